@@ -144,7 +144,8 @@ struct engine_ops {
     bool (*read_is_plain)(enum engine_role role, const char *upath, const struct stat *st);
     /* The real open of upath returned fd, of any type. 0: it is complete, or
      * DYAD_WAIT does not wait for it. 1: another process is writing it; close fd, call
-     * consume() and open again. */
+     * consume() and open again. 2: the same, but if it is the file that consume() has been
+     * called for it is complete for this process. */
     int (*read_check)(enum engine_role role, const char *upath, int fd);
     /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
      * directory is made, a symbolic link is made (its target is another upath). 0,

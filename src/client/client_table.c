@@ -100,6 +100,20 @@ static bool op_read_is_plain(enum engine_role role, const char *upath,
            !store_marks_dirty(client->dmd[role].marks, upath, st->st_ino, 0, NULL);
 }
 
+/* writes_ended() says why the links are counted by now. */
+static int superseded(struct client *client, enum engine_role role, const char *upath,
+                      uint64_t ino)
+{
+    const char *dir = client->dmd[role].real;
+
+    if (store_superseded(dir, client->renames, upath, STORE_OLD, ino))
+        return 1;
+    return client_waits_for(client, upath) &&
+                   store_superseded(dir, client->renames, upath, STORE_PENDING, ino)
+               ? 2
+               : 0;
+}
+
 static int op_read_check(enum engine_role role, const char *upath, int fd)
 {
     struct client *client = client_get();
@@ -122,14 +136,9 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
             dirty = client_waits_for(client, upath) &&
                     (info.state == STORE_MARK_ABANDONED ||
                      !util_proc_is_self_or_ancestor(info.pid));
-        else /* writes_ended() says why the links are counted now */
-            dirty =
-                statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
-                store_superseded_may(S_IFREG, stx.stx_nlink) &&
-                store_superseded(
-                    client->dmd[role].real, client->renames, upath,
-                    client_waits_for(client, upath) ? STORE_OLD | STORE_PENDING : STORE_OLD,
-                    stx.stx_ino);
+        else if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
+                 store_superseded_may(S_IFREG, stx.stx_nlink))
+            dirty = superseded(client, role, upath, stx.stx_ino);
     }
     errno = saved;
     return dirty;

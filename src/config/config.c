@@ -68,6 +68,14 @@ static const struct config_word log_words[] = {
       "if a command line of its rank names it, if another rank has it open for writing, " \
       "or if another rank has published a file there whose name differs in its numbers "  \
       "only. To find that out asks every rank.")                                          \
+    X("DYAD_COMPLETE_AT_EXIT", GLOBS, complete_at_exit, NULL, 0, 0, NULL,                 \
+      "Files that a close does not complete, as patterns like those of DYAD_WAIT: a log " \
+      "that a program opens and appends to again and again. Other ranks wait for them "   \
+      "until every rank that has written one is at its exit. Must be the same in the "    \
+      "whole session.")                                                                   \
+    X("DYAD_COMPLETE_AT_CHMOD", GLOBS, complete_at_chmod, NULL, 0, 0, NULL,               \
+      "The same, until somebody takes away all permissions to write the file (chmod "     \
+      "a-w), or every rank that has written it is at its exit.")                          \
     X("DYAD_LINGER", SECONDS, linger, "job", 0, FOREVER, linger_words,                    \
       "How long a process at its exit goes on to serve its files. job: until the "        \
       "other processes of the job are at their exit too; with DYAD_SESSION_DIR, until "   \

@@ -29,6 +29,7 @@ struct engine_config {
     int64_t inline_max;   /* bytes */
     const char *prefetch; /* "off", "auto" or globs */
     int64_t prefetch_bytes;
+    const char *complete_at_exit, *complete_at_chmod; /* globs, or NULL */
     const char *session_dir;
     int64_t session_ranks;
     int log_level; /* enum util_log_level */

@@ -174,7 +174,8 @@ void dht_node_restored(struct dht_node *node);
 enum dht_writing {
     DHT_WRITING_BEGIN,
     DHT_WRITING_JOIN, /* into a file of its own, and others may do so, too: new homes are not told */
-    DHT_WRITING_END, /* after a JOIN: nor does any other rank of its node */
+    DHT_WRITING_END,     /* after a JOIN: nor does any other rank of its node */
+    DHT_WRITING_END_OWN, /* of this rank only */
     DHT_WRITING_ABANDONED
 };
 /* status 0, or EHOSTUNREACH: no home could be reached */

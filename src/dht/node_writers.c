@@ -269,7 +269,7 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
     struct writer *writer;
 
     if (written != NULL) {
-        if (!abandoned)
+        if (!abandoned && !(msg->flags & NET_WRITING_OWN))
             writers_remove_node(node, written, msg->source);
         writer = writer_find(written, msg->source);
         if (writer != NULL && abandoned)

@@ -196,6 +196,7 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
         [DHT_WRITING_BEGIN] = NET_WRITING_BEGIN,
         [DHT_WRITING_JOIN] = NET_WRITING_BEGIN | NET_WRITING_JOINED,
         [DHT_WRITING_END] = NET_WRITING_END,
+        [DHT_WRITING_END_OWN] = NET_WRITING_END | NET_WRITING_OWN,
         [DHT_WRITING_ABANDONED] = NET_WRITING_ABANDONED};
 
     if (what == DHT_WRITING_BEGIN && writing_keep(node, upath) < 0)
@@ -205,7 +206,7 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
             writing_drop(node, upath);
         return -1;
     }
-    if (what == DHT_WRITING_END || what == DHT_WRITING_ABANDONED)
+    if (what != DHT_WRITING_BEGIN && what != DHT_WRITING_JOIN)
         writing_drop(node, upath);
     node_rearm(node);
     return 0;

@@ -191,6 +191,7 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
 #define NET_WRITING_JOINED    0x08u /* of BEGIN: with others, each into its own file */
+#define NET_WRITING_OWN       0x10u /* of END: others of its node may write it still */
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST       0x01u
 #define NET_PIECES_CLOCK      0x02u /* no piece: what time is it? */

@@ -33,12 +33,15 @@ static bool is_replaced(const struct wrapper_path *where, const struct stat *st)
            there.st_ino != st->st_ino;
 }
 
+/* `asked`: the file of the last consume(), which ended well. If others of this node have to wait for
+ * it still, this process has not. */
 static bool is_incomplete(const struct engine_ops *ops, const struct wrapper_path *where,
-                          const char *upath, int fd)
+                          const char *upath, int fd, struct stat *asked)
 {
     struct timespec now;
     struct stat st;
     uint32_t ended;
+    int check;
 
     if (!upath)
         return false;
@@ -47,15 +50,23 @@ static bool is_incomplete(const struct engine_ops *ops, const struct wrapper_pat
     if (REAL(fstat)(fd, &st) == 0 && ops->read_is_plain(ENGINE_CONSUMER, upath, &st) &&
         ops->writes_ended(ENGINE_CONSUMER) == ended)
         return now.tv_sec - st.st_ctim.tv_sec <= RECENT && is_replaced(where, &st);
-    if (ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1)
-        return true;
-    return REAL(fstat)(fd, &st) == 0 && is_replaced(where, &st);
+    check = ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd));
+    if (REAL(fstat)(fd, &st) < 0)
+        return check == 1;
+    if (check == 2) {
+        check = asked->st_ino != st.st_ino || asked->st_size != st.st_size ||
+                asked->st_mtim.tv_sec != st.st_mtim.tv_sec ||
+                asked->st_mtim.tv_nsec != st.st_mtim.tv_nsec;
+        *asked = st;
+    }
+    return check == 1 || is_replaced(where, &st);
 }
 
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
     struct wrapper_path *where = opener->where;
     int vanished = 0, links = 0, unknown = 0, saved = errno;
+    struct stat asked = {0};
     bool begun = false;
 
     for (;;) {
@@ -68,7 +79,7 @@ int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener 
         begun = true;
         fd = wrapper_open_real(opener);
 
-        if (fd >= 0 && !is_incomplete(ops, where, upath, fd)) {
+        if (fd >= 0 && !is_incomplete(ops, where, upath, fd, &asked)) {
             errno = saved;
             return fd;
         }
@@ -95,6 +106,7 @@ int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener 
         if (moved) {
             vanished = 0;
             begun = false;
+            asked.st_ino = 0;
         }
     }
 }

@@ -16,6 +16,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "engine/core/completion.h"
 #include "engine/core/module.h"
 #include "util/clock.h"
 
@@ -82,12 +83,13 @@ void joined_writers_closed(struct member *member, const char *upath, dht_writing
                            void *arg)
 {
     struct store_mark_info info;
-    bool others = false;
+    bool others = completion_holds(member, upath);
 
     joined_writers_opened(member, upath);
     for (int s = 0; s < 2 && !others; s++)
         others = member->dmd[s].dir && joined_writers_find(&member->dmd[s], upath, &info);
-    if (others || dht_node_writing(member->dht, upath, DHT_WRITING_END, fn, arg) < 0) {
+    if (others ||
+        dht_node_writing(member->dht, upath, completion_end(member, upath), fn, arg) < 0) {
         if (fn)
             fn(arg, 0);
     }

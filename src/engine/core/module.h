@@ -17,7 +17,7 @@
  * order. */
 /* clang-format off */
 #define MEMBER_MODULES(X)                                                               \
-    /* core */       X(storage) X(answers) X(gathers) X(joined_writers)                 \
+    /* core */       X(storage) X(answers) X(gathers) X(completion) X(joined_writers)   \
     /* membership */ X(links) X(session) X(unreachable) X(partition) X(unsynced)        \
                      X(servers) X(nested) X(exit_barrier)                               \
     /* namespace */  X(directories) X(lists)                                            \

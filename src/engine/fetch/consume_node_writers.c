@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/core/completion.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/shared_storage.h"
@@ -50,6 +51,8 @@ void consume_not_pending(struct consume *c)
     struct stat st;
     int fd;
 
+    if (completion_holds(c->member, c->upath))
+        return; /* the others of this node are to wait */
     store_superseded_clear(dmd->dir, dmd->session, c->upath, STORE_PENDING);
     if ((fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
         return;

@@ -16,6 +16,7 @@
 #include <utlist.h>
 
 #include "dht/base.h"
+#include "engine/core/completion.h"
 #include "engine/core/member_impl.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
@@ -166,7 +167,8 @@ static void set_pending(struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
 
-    if (p->others && !p->conflict && !shared_storage(p->member, p->role) &&
+    if ((p->others || completion_holds(p->member, p->upath)) && !p->conflict &&
+        !shared_storage(p->member, p->role) &&
         store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_PENDING,
                              &p->record.identity) < 0 &&
         errno != ESTALE && errno != ENOENT)
@@ -331,7 +333,9 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                 "%s",
                 p->upath, strerror(p->unwritten));
         writer_ended(p);
-        if (p->base.stays && !shared_storage(member, p->role)) /* they may have closed it */
+        if ((p->base.stays &&
+             !shared_storage(member, p->role)) || /* they may have closed it */
+            completion_is_declared(member, p->upath))
             joined_writers_closed(member, p->upath, NULL, NULL);
         DYAD_CRASH_POINT("produce-cleared");
         member->stats.published++;
@@ -375,8 +379,10 @@ int produce_publish(struct produce *p)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
     if (p->mark)
         joined_writers_opened(p->member, p->upath);
-    base.stays = p->base.stays = p->mark && is_written_beside(p);
-    base.ends = p->mark && !base.stays;
+    p->base.stays = p->mark && is_written_beside(p);
+    base.stays =
+        p->base.stays || completion_is_due(p->member, p->upath, p->record.entry.mode);
+    base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
                                   publish_ahead, publish_done, p);
 }

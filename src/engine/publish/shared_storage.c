@@ -21,6 +21,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "engine/core/completion.h"
 #include "engine/core/joined_writers.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
@@ -249,8 +250,13 @@ static void mark_end(struct shared_file *file, struct shared_mark *mark, bool ab
             fn(arg, 0);
         return;
     }
-    if (tell_homes(member, upath_of(file),
-                   abandoned ? DHT_WRITING_ABANDONED : DHT_WRITING_END, fn, arg) < 0) {
+    if (!abandoned && completion_holds(member, upath_of(file))) {
+        if (fn)
+            fn(arg, 0);
+    } else if (tell_homes(member, upath_of(file),
+                          abandoned ? DHT_WRITING_ABANDONED
+                                    : completion_end(member, upath_of(file)),
+                          fn, arg) < 0) {
         log_error(
             "out of memory: readers of \"%s\" on other nodes wait longer than they "
             "need to",
@@ -510,7 +516,7 @@ static bool watch_unknown(struct member *member, const char *upath)
 static void shared_wanted(void *arg, const char *upath)
 {
     struct member *member = arg;
-    bool known = false;
+    bool known = completion_holds(member, upath);
 
     for (int s = 0; s < 2; s++) {
         struct shared_file *file = file_find(member, (enum engine_role)s, upath);
@@ -523,7 +529,7 @@ static void shared_wanted(void *arg, const char *upath)
             break;
     }
     if (!known && !watch_unknown(member, upath))
-        tell_homes(member, upath, DHT_WRITING_END, NULL, NULL);
+        tell_homes(member, upath, completion_end(member, upath), NULL, NULL);
 }
 
 static bool shared_pending(struct member *member)

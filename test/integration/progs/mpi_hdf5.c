@@ -1,9 +1,9 @@
 /*
  * mpi_hdf5.c - all ranks write one file by parallel HDF5, and each reads all of it
  *
- * mpi_hdf5 FILE contiguous|chunked|independent|steps [ROUNDS]: a set of rows, some of each rank,
+ * mpi_hdf5 FILE ROUNDS contiguous|chunked|independent|steps...: a set of rows, some of each rank,
  * with and without chunks and fill values, collectively or not; or one set after the other, each
- * flushed. The file is made again in each round, with other rows, and more or fewer of them.
+ * flushed. FILE.contiguous and so on are made again in each round, with other rows, and more or fewer of them.
  */
 #include <hdf5.h>
 #include <mpi.h>
@@ -109,15 +109,19 @@ int main(int argc, char **argv)
 {
     int bad = 0, all, turns;
 
-    if (argc < 3)
+    if (argc < 4)
         return 2;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    turns = argc > 3 ? atoi(argv[3]) : 1;
-    for (turn = 0; turn < turns; turn++) {
-        rows = ROWS_MAX - turn % 3 * 2;
-        bad |= write_and_read(argv[1], argv[2]);
+    turns = atoi(argv[2]);
+    for (int i = 3; i < argc; i++) {
+        char path[4096];
+        snprintf(path, sizeof(path), "%s.%s", argv[1], argv[i]);
+        for (turn = 0; turn < turns; turn++) {
+            rows = ROWS_MAX - turn % 3 * 2;
+            bad |= write_and_read(path, argv[i]);
+        }
     }
     MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)

@@ -1,9 +1,9 @@
 /*
  * mpi_netcdf.c - all ranks write one file by PnetCDF, and each reads all of it
  *
- * mpi_netcdf FILE all|each|queued|records|share [ROUNDS]: a variable of rows, some of each rank, written
+ * mpi_netcdf FILE ROUNDS all|each|queued|records|share...: a variable of rows, some of each rank, written
  * collectively, independently, or by queued requests; or one that grows by records; or the file
- * is opened with NC_SHARE. It is made again in each round, with other rows, and more or fewer.
+ * is opened with NC_SHARE. FILE.all and so on are made again in each round, with other rows, and more or fewer.
  */
 #include <mpi.h>
 #include <pnetcdf.h>
@@ -94,15 +94,19 @@ int main(int argc, char **argv)
 {
     int bad = 0, all, turns;
 
-    if (argc < 3)
+    if (argc < 4)
         return 2;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    turns = argc > 3 ? atoi(argv[3]) : 1;
-    for (turn = 0; turn < turns; turn++) {
-        rows = ROWS_MAX - turn % 3 * 2;
-        bad |= write_and_read(argv[1], argv[2]) != 0;
+    turns = atoi(argv[2]);
+    for (int i = 3; i < argc; i++) {
+        char path[4096];
+        snprintf(path, sizeof(path), "%s.%s", argv[1], argv[i]);
+        for (turn = 0; turn < turns; turn++) {
+            rows = ROWS_MAX - turn % 3 * 2;
+            bad |= write_and_read(path, argv[i]) != 0;
+        }
     }
     MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)

@@ -5,6 +5,7 @@
  */
 #include "../store/scratch.h"
 
+#include "engine/core/completion.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
@@ -49,6 +50,30 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     publishes[npublishes++] = (struct publish){
         .ahead = ahead, .fn = fn, .arg = arg, .entry = *entry, .base = *base};
     return 0;
+}
+
+/* What the user has declared. */
+static bool declared, due;
+
+bool completion_is_declared(const struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+    return declared;
+}
+
+bool completion_is_due(const struct member *m, const char *upath, mode_t mode)
+{
+    (void)m;
+    (void)upath;
+    return S_ISREG(mode) && due;
+}
+
+bool completion_holds(const struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+    return due;
 }
 
 bool shared_storage(const struct member *m, enum engine_role role)
@@ -339,6 +364,32 @@ static void test_written_in_place(void **state)
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     scratch_write(scratch, "f", "another's");
     of_another(p);
+}
+
+/* A close completes it, does not, or is the last word of this rank only. */
+static void test_declared(void **state)
+{
+    const struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct publish *p = closes("ours");
+    struct stat st;
+
+    (void)state;
+    assert_true(p->base.ends && !p->base.stays);
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    for (due = declared = true, npublishes = 0; declared;
+         declared = due, due = false, npublishes = 0) {
+        p = closes("more");
+        assert_true(!p->base.ends && p->base.stays == due);
+        assert_int_equal(tries(p, due ? 6 : 7), DHT_AHEAD_GO);
+        assert_int_equal(store_dir_stat(dmd->dir, "f", &st), 0);
+        assert_int_equal(st.st_nlink, 1);
+        ends(p, 0);
+        assert_int_equal(store_superseded(store_dir_real_path(dmd->dir), dmd->session, "f",
+                                          STORE_PENDING, st.st_ino),
+                         due);
+        store_superseded_clear(dmd->dir, dmd->session, "f", STORE_PENDING);
+    }
 }
 
 static void test_replaced(void **state)
@@ -780,6 +831,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_written_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_declared, setup, teardown),
         cmocka_unit_test_setup_teardown(test_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_second_of_the_rank, setup, teardown),

@@ -1048,6 +1048,18 @@ static int act_rdwr(void)
     return 0;
 }
 
+/* A file that others of the node have to wait for. */
+static int act_pending(void)
+{
+    int fd = open("../remote/.pending-r", O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+    CHECK(fd >= 0 && close(fd) == 0);
+    CHECK((fd = open("r", O_RDONLY)) >= 0 && close(fd) == 0);
+    CHECK((fd = open("r", O_RDONLY)) >= 0 && close(fd) == 0);
+    CHECK(unlink("../remote/.pending-r") == 0);
+    return 0;
+}
+
 /* Another process makes the file while it is opened: what was opened is closed again. */
 static void made(void)
 {
@@ -1226,6 +1238,7 @@ static const struct act acts[] = {
     ACT(two_dirs),      ACT(published),
     ACT(no_parent),     ACT(look_below),
     ACT(ways),          ACT(made_since),
+    ACT(pending),
 };
 
 int main(int argc, char **argv)

@@ -175,6 +175,9 @@ static int read_check(enum engine_role role, const char *upath, int fd)
         return 0;
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
     rc = remote[0] && stat(dirty, &st) == 0;
+    snprintf(dirty, sizeof(dirty), "%s/.pending-%s", remote, upath);
+    if (!rc && remote[0] && stat(dirty, &st) == 0)
+        rc = 2;
     say("read_check %s %s %d", side_name[role], upath, rc);
     return rc;
 }

@@ -372,6 +372,12 @@ static const struct call_case
                                 "read_begin c dirty\nread_check c dirty 1\nconsume "
                                 "c dirty wait 0\nread_check c dirty 0\n",
              .env = {"FAKE_SHARES=1"}},
+            /* Only what was there when it was asked for is taken for complete. */
+            {.name = "a file that is pending",
+             .argv = ACTOR("pending"),
+             .log = "consume c r wait 0\nread_check c r 2\nconsume c r wait 0\nread_check "
+                    "c r 2\n"
+                    "read_check c r 2\nconsume c r wait 0\nread_check c r 2\n"},
             /* What was opened is closed, and the file waited for; but not by a library. */
             {.name = "a file that is made while it is opened",
              .argv = ACTOR("made_since"),
