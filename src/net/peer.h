@@ -65,6 +65,12 @@ struct net_peer {
     size_t address_len;
 };
 
+static inline bool net_peer_has_storage(const struct net_peer *peer, const uint8_t *storage)
+{
+    return dyad_storage_equal(peer->storage_producer, storage) ||
+           dyad_storage_equal(peer->storage_consumer, storage);
+}
+
 /* Encode; returns bytes or -1 with EMSGSIZE. `with_key` 0 leaves the key out. */
 int net_peer_encode(const struct net_peer *peer, int with_key, void *buf, size_t size);
 

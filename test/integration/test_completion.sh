@@ -6,10 +6,9 @@
 [ -n "$PYTHON" ] || skip "needs python3"
 cluster_up 2
 cat >"$WORK/case.py" <<'EOT'
-import errno, os, signal, subprocess, sys, time
+import os, signal, subprocess, sys, time
 W, SSD, me, case = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"]), sys.argv[1]
 path = f"{SSD}/{sys.argv[2]}"
-READ = "import sys; print(open(sys.argv[1]).read(), end='')"
 
 def flag(name):
     open(f"{W}/flag.{name}", "x").close()
@@ -40,6 +39,10 @@ def comes_to(want):
     flag(f"asks.{me}")
     reads(want, by)
     flag(f"has.{me}")
+    ok()
+
+def ok():
+    open(f"{W}/ok.{me}", "x").close()
 
 def hold():
     "Until all read it, as a process that is not at its exit."
@@ -48,6 +51,11 @@ def hold():
 # Rank 0 and rank 1 are on one node, rank 2 is on another.
 if me == 0:
     append("one,")
+    if case == "renamed":
+        os.rename(path, path + ".log")
+        flag("a")
+        hold()
+        sys.exit(0)
     flag("a")
     wait("late.1", "late.2")
     reads(b"one,")
@@ -70,6 +78,10 @@ if me == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 else:
     wait("a")
+    if case == "renamed":
+        path += ".log"
+        comes_to(b"one,")
+        sys.exit(0)
     not_yet()
     flag(f"late.{me}")
     if case == "neighbour":
@@ -102,10 +114,6 @@ else:
         wait("has.0")
     else:
         comes_to(b"one,two,")
-        if case == "exit":
-            open(f"{W}/ok.{me}", "x").close()
-            hold()
-open(f"{W}/ok.{me}", "a").close()
 EOT
 JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3 'DYAD_COMPLETE_AT_EXIT=*.log:out/*' 'DYAD_COMPLETE_AT_CHMOD=*.seal')
 one() { # CASE FILE RANKS-THAT-COME-TO-THE-END
@@ -115,9 +123,10 @@ one() { # CASE FILE RANKS-THAT-COME-TO-THE-END
         1@n1 "$PYTHON" "$WORK/case.py" "$1" "$2"
     say "$1 $2"
 }
-one exit a.log '0 1 2'
-one chmod a.seal '0 1 2'
-one exit b.seal '0 1 2'
-one others c.seal '1 2'
-one neighbour b.log '0 1 2'
+one renamed a '1 2'
+one exit a.log '1 2'
+one chmod a.seal '1 2'
+one exit b.seal '1 2'
+one others c.seal '0 1 2'
+one neighbour b.log '1 2'
 one killed c.log '1 2'

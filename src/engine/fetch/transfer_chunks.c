@@ -30,8 +30,7 @@ static bool can_be_asked(struct member *member, uint32_t rank, const uint8_t *st
         rank == member->self.rank ? &member->self : net_worker_peer(member->worker, rank);
 
     return !unreachable_is_suspect(member, rank) &&
-           (!peer || dyad_storage_equal(peer->storage_producer, storage) ||
-            dyad_storage_equal(peer->storage_consumer, storage));
+           (!peer || net_peer_has_storage(peer, storage));
 }
 
 bool transfer_next(struct transfer *t)

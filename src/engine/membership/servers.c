@@ -77,9 +77,7 @@ bool servers_have(struct member *member, const uint8_t storage[DYAD_STORAGE_ID_L
     const struct net_peer *peer;
 
     for (uint32_t r = 0; r < member->job->nranks; r++)
-        if ((peer = live_server(member, r)) &&
-            (dyad_storage_equal(peer->storage_producer, storage) ||
-             dyad_storage_equal(peer->storage_consumer, storage)))
+        if ((peer = live_server(member, r)) && net_peer_has_storage(peer, storage))
             return true;
     return false;
 }

@@ -93,6 +93,13 @@ static bool is_written_beside(const struct produce *p)
                                     id->btime);
 }
 
+/* This close does not complete it. What gets its name by a rename is complete, and so is what another
+ * rank has left. */
+static bool is_held(const struct produce *p)
+{
+    return p->mark && completion_is_due(p->member, p->upath, p->record.entry.mode);
+}
+
 /* It has failed: the journal says what it said before, unless another publish of that name
  * has begun. */
 static void publish_undo(struct produce *p)
@@ -167,8 +174,7 @@ static void set_pending(struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
 
-    if ((p->others || completion_holds(p->member, p->upath)) && !p->conflict &&
-        !shared_storage(p->member, p->role) &&
+    if ((p->others || is_held(p)) && !p->conflict && !shared_storage(p->member, p->role) &&
         store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_PENDING,
                              &p->record.identity) < 0 &&
         errno != ESTALE && errno != ENOENT)
@@ -270,15 +276,14 @@ static bool next_taker(struct produce *p)
     uint32_t owner = p->other.owner, rank = p->taker == owner ? DYAD_RANK_NONE : p->taker;
     const struct net_peer *peer;
 
-    do {
-        rank = dht_node_neighbour(member->dht, owner, rank);
-        peer = rank == DYAD_RANK_NONE ? NULL : net_worker_peer(member->worker, rank);
-    } while (peer && !dyad_storage_equal(peer->storage_producer, p->other.storage) &&
-             !dyad_storage_equal(peer->storage_consumer, p->other.storage));
-    if (!peer)
-        return false;
-    p->taker = rank;
-    return true;
+    while ((rank = dht_node_neighbour(member->dht, owner, rank)) != DYAD_RANK_NONE) {
+        if ((peer = net_worker_peer(member->worker, rank)) &&
+            net_peer_has_storage(peer, p->other.storage)) {
+            p->taker = rank;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* EHOSTUNREACH: the taker is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way
@@ -380,8 +385,7 @@ int produce_publish(struct produce *p)
     if (p->mark)
         joined_writers_opened(p->member, p->upath);
     p->base.stays = p->mark && is_written_beside(p);
-    base.stays =
-        p->base.stays || completion_is_due(p->member, p->upath, p->record.entry.mode);
+    base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
                                   publish_ahead, publish_done, p);

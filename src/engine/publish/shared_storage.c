@@ -82,9 +82,7 @@ static void shared_peer_up(struct member *member, const struct net_peer *peer)
     for (int s = 0; s < 2; s++) {
         struct member_dmd *dmd = &member->dmd[s];
         const uint8_t *id = dmd->dir ? store_dir_id(dmd->dir) : none;
-        if (dyad_storage_equal(id, none) ||
-            (!dyad_storage_equal(id, peer->storage_consumer) &&
-             !dyad_storage_equal(id, peer->storage_producer)) ||
+        if (dyad_storage_equal(id, none) || !net_peer_has_storage(peer, id) ||
             store_marks_shared(dmd->marks))
             continue;
         store_marks_share(dmd->marks);
