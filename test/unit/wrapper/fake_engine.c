@@ -265,7 +265,9 @@ static int bring(const char *upath)
 static int consume(enum engine_role role, const char *upath, enum engine_consume how)
 {
     static const char *const how_name[] = {"now", "wait", "update"};
-    char dirty[2 * PATH_MAX], stale[2 * PATH_MAX];
+    char dirty[2 * PATH_MAX], stale[2 * PATH_MAX], pending[2 * PATH_MAX],
+        here[2 * PATH_MAX];
+    struct stat st;
     int rc;
 
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
@@ -275,7 +277,9 @@ static int consume(enum engine_role role, const char *upath, enum engine_consume
         errno = ESTALE;
         return -1;
     }
-    rc = bring(upath);
+    snprintf(pending, sizeof(pending), "%s/.pending-%s", remote, upath);
+    snprintf(here, sizeof(here), "%s/%s", root, upath);
+    rc = stat(pending, &st) == 0 && stat(here, &st) == 0 ? 0 : bring(upath);
     if (rc < 0 && errno == ESTALE) {
         say("consume %s %s %s stale", side_name[role], upath, how_name[how]);
         return -1;
