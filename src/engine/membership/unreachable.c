@@ -33,8 +33,11 @@
 #define ASK_MAX     (16 * UTIL_NSEC_PER_SEC)
 #define ASK_SPACE   (250 * UTIL_NSEC_PER_MSEC)
 #define ASK_AT_ONCE 8
-/* A connection that fails as soon as this was refused: silence takes a second at least. */
-#define REFUSED (500 * UTIL_NSEC_PER_MSEC)
+/* A connection that fails as soon as this was refused, if none was under way to that node before:
+ * silence takes a second at least, but ends for all that wait for the node's hardware address at
+ * once. So a refusal counts if the next one, of a connection that has ASK_ALONE, is as quick. */
+#define REFUSED   (500 * UTIL_NSEC_PER_MSEC)
+#define ASK_ALONE (5 * UTIL_NSEC_PER_SEC)
 
 struct lost_rank {
     uint64_t since;    /* 0: here */
@@ -44,6 +47,7 @@ struct lost_rank {
     uint64_t asked_at; /* last */
     uint64_t pause;
     bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+    bool refused;    /* the last time */
     bool stranger;   /* it was not known: of its incarnation nothing follows */
     bool kept;       /* its address may be that of an earlier member */
     uint32_t incarnation;
@@ -125,7 +129,7 @@ void unreachable_ask(struct member *member, uint32_t rank)
     struct lost_rank *l = &of(member)->rank[rank];
     uint64_t now = util_clock_now();
 
-    if (!l->since || l->gone || now - l->asked_at < ASK_SPACE)
+    if (!l->since || l->gone || l->refused || now - l->asked_at < ASK_SPACE)
         return;
     l->pause = ASK_FIRST;
     ask(member, rank, now);
@@ -139,6 +143,7 @@ void unreachable_heard(struct member *member, uint32_t rank)
 
     if (!l->since || l->gone || (l->ask_at && l->ask_at <= soon))
         return;
+    l->refused = false;
     l->ask_at = soon;
     l->pause = ASK_FIRST;
     due(of(member), soon);
@@ -162,10 +167,21 @@ void unreachable_unanswered(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
 
-    if (!l->since || l->gone || !unreachable_refused(member, rank, l->asked_at))
+    if (!l->since || l->gone)
         return;
+    if (!unreachable_refused(member, rank, l->asked_at)) {
+        l->refused = false;
+        return;
+    }
     if (l->kept && !net_worker_heard_at(member->worker, rank))
         return; /* an earlier member is gone; where the present one is the launcher tells */
+    if (!l->refused) {
+        l->refused = true;
+        l->ask_at = util_clock_now();
+        l->pause = ASK_ALONE;
+        due(of(member), l->ask_at);
+        return;
+    }
     log_info("%s is gone: nobody listens at its address", member_describe(member, rank));
     l->gone = true;
     l->ask_at = 0;
