@@ -18,6 +18,7 @@
 #include "client/client_promoted.h"
 #include "client/client_record.h"
 #include "client/client_write.h"
+#include "config/probes.h"
 #include "store/renames.h"
 #include "store/superseded.h"
 #include "util/log.h"
@@ -108,10 +109,13 @@ static int superseded(struct client *client, enum engine_role role, const char *
 
     if (store_superseded(dir, client->renames, upath, STORE_OLD, ino))
         return 1;
-    return client_waits_for(client, upath) &&
-                   store_superseded(dir, client->renames, upath, STORE_PENDING, ino)
+    if (!client_waits_for(client, upath) ||
+        !store_superseded(dir, client->renames, upath, STORE_PENDING, ino))
+        return 0;
+    return probes_glob(client->config.complete_at_exit, upath) ||
+                   probes_glob(client->config.complete_at_chmod, upath)
                ? 2
-               : 0;
+               : 1;
 }
 
 static int op_read_check(enum engine_role role, const char *upath, int fd)
