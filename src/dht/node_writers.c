@@ -4,7 +4,8 @@
  *
  * node_writing.c describes the protocol. Each upath that is written, was abandoned or is
  * waited for has one object beside the shard, whose records do not refer to it. There are
- * none as long as each file is written by one node, and storage is not shared.
+ * none as long as each file is written by one node and complete at its close, and storage
+ * is not shared.
  */
 #include "dht/node_writers.h"
 

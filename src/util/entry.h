@@ -66,7 +66,8 @@ struct dyad_base {
     enum dyad_base_kind kind;
     uint64_t size; /* bytes; of VERSION: rank << 32 | incarnation */
     uint64_t time; /* ns since the epoch; of VERSION: counter */
-    /* Whether processes of its node have the file open for writing: none any more; or still.
+    /* Whether processes of its node have the file open for writing: none any more; or still, or
+     * the close has not completed it (DYAD_COMPLETE_AT_EXIT, ..._AT_CHMOD).
      * Neither: that is not known. */
     bool ends, stays;
 };

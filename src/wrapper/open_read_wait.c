@@ -51,15 +51,17 @@ static bool is_incomplete(const struct engine_ops *ops, const struct wrapper_pat
         ops->writes_ended(ENGINE_CONSUMER) == ended)
         return now.tv_sec - st.st_ctim.tv_sec <= RECENT && is_replaced(where, &st);
     check = ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd));
+    if (check == 1)
+        return true;
     if (REAL(fstat)(fd, &st) < 0)
-        return check == 1;
-    if (check == 2) {
-        check = asked->st_ino != st.st_ino || asked->st_size != st.st_size ||
-                asked->st_mtim.tv_sec != st.st_mtim.tv_sec ||
-                asked->st_mtim.tv_nsec != st.st_mtim.tv_nsec;
+        return check != 0;
+    if (check == 2 && (asked->st_ino != st.st_ino || asked->st_size != st.st_size ||
+                       asked->st_mtim.tv_sec != st.st_mtim.tv_sec ||
+                       asked->st_mtim.tv_nsec != st.st_mtim.tv_nsec)) {
         *asked = st;
+        return true;
     }
-    return check == 1 || is_replaced(where, &st);
+    return is_replaced(where, &st);
 }
 
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Ranks on several nodes write one file by parallel HDF5 and by PnetCDF, over both of Open MPI's implementations of MPI-IO,
-# and each rank reads it; then they make it again, with other bytes and of another length, four times. Metadata and fill values are written over by other ranks: the last write counts.
+# and each rank reads it; then they make it again, with other bytes and of another length, four times. Metadata and fill values are
+# written over by other ranks: the last write counts.
 . "$(dirname "$0")/../cluster/lib.sh"
 for program in mpi_hdf5 mpi_netcdf; do
     [ -x "$PROGS/$program" ] || skip "needs $program, which was not built: no libhdf5-openmpi-dev, or no libpnetcdf-dev"

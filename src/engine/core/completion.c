@@ -98,6 +98,7 @@ static void exiting(struct member *member, bool soon)
 {
     struct completion *completion = OWN(member, completion);
     struct names names = {.member = member};
+    bool failed = false;
 
     (void)soon;
     if (completion->exiting ||
@@ -105,16 +106,18 @@ static void exiting(struct member *member, bool soon)
         return;
     completion->exiting = true;
     for (int s = 0; s < 2; s++)
-        if (member->dmd[s].dir &&
-            store_journal_foreach(member->dmd[s].journal, add_name, &names) < 0)
-            log_error(
-                "out of memory: readers of files that are complete now, at the exit "
-                "of this program, wait longer than they need to");
+        failed |= member->dmd[s].dir &&
+                  store_journal_foreach(member->dmd[s].journal, add_name, &names) < 0;
     for (size_t i = 0; i < names.n; i++) {
-        dht_node_writing(member->dht, names.name[i], DHT_WRITING_END_OWN, NULL, NULL);
+        failed |= dht_node_writing(member->dht, names.name[i], DHT_WRITING_END_OWN, NULL,
+                                   NULL) < 0;
         free(names.name[i]);
     }
     free(names.name);
+    if (failed)
+        log_error(
+            "out of memory: readers of files that are complete now, at the exit of "
+            "this program, wait until its rank is gone");
 }
 
 const struct member_module completion_module = {

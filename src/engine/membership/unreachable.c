@@ -4,8 +4,8 @@
  * A rank whose connection broke has died, is in exec, or is beyond a cut link; one that
  * is silent may be stopped. A rank that leaves a request unanswered becomes suspect
  * (suspect()), and unreachable if it is silent for as long again. An unreachable rank is
- * asked on a new connection, with growing pauses (ask()); a connection that is refused at
- * once proves that it is gone (unreachable_unanswered()). One that is lost and not gone
+ * asked on a new connection, with growing pauses (ask()); two in a row that are refused at
+ * once prove that it is gone (unreachable_unanswered()). One that is lost and not gone
  * is missing, for however long. docs/reliability.md, "Deaths, cuts, stops".
  *
  * What could go wrong: our own stop looks like the others' silence (resumed()); a rank
@@ -47,7 +47,7 @@ struct lost_rank {
     uint64_t asked_at; /* last */
     uint64_t pause;
     bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
-    bool refused;    /* the last time */
+    bool refused;    /* the last connection was; the next one decides */
     bool stranger;   /* it was not known: of its incarnation nothing follows */
     bool kept;       /* its address may be that of an earlier member */
     uint32_t incarnation;
@@ -159,10 +159,10 @@ bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t be
            ((peer && strcmp(peer->node, member->self.node) == 0) || interface_is_up());
 }
 
-/* A connection that is refused at once says that nobody listens at the rank's address:
- * the rank is gone for good, or comes back as another incarnation, which introduces
- * itself. So it is not asked again. A refusal at an address that may be out of date
- * proves nothing. */
+/* Two connections in a row that are refused at once say that nobody listens at the rank's
+ * address: the rank is gone for good, or comes back as another incarnation, which
+ * introduces itself. So it is not asked again. A refusal at an address that may be out of
+ * date proves nothing. */
 void unreachable_unanswered(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
