@@ -411,6 +411,19 @@ static void invalidation_rank_lost(struct dht_node *node, uint32_t rank)
     }
 }
 
+/* What it was sent, or its answer, may be lost with the connection. */
+static void invalidation_rank_back(struct dht_node *node, uint32_t rank)
+{
+    struct invalidation *inv, *tmp;
+
+    HASH_ITER(hh, node->invalidations, inv, tmp)
+    {
+        struct stale_holder *holder = invalidation_find(inv, rank);
+        if (holder != NULL && holder->pending == 0 && invalidation_send(node, inv, rank))
+            holder->dead = false;
+    }
+}
+
 static void invalidation_destroy(struct dht_node *node)
 {
     struct invalidation *inv, *tmp;
@@ -430,4 +443,5 @@ const struct node_module node_invalidation_module = {
     .messages = messages,
     .destroy = invalidation_destroy,
     .rank_lost = invalidation_rank_lost,
+    .rank_back = invalidation_rank_back,
 };

@@ -90,7 +90,7 @@ static int range_but_lock(unsigned first, unsigned last, int flags)
 int wrapped_close_range(unsigned first, unsigned last, int flags)
 {
     if (!(flags & CLOSE_RANGE_CLOEXEC))
-        wrapper_path_fds_changed(first, last);
+        wrapper_path_fds_changed();
     /* With one thread the table is nobody else's. */
     if (flags == CLOSE_RANGE_UNSHARE && __libc_single_threaded)
         flags = 0;
@@ -105,7 +105,7 @@ void wrapped_closefrom(int first)
 {
     int saved = errno;
 
-    wrapper_path_fds_changed(first < 0 ? 0 : (unsigned)first, UINT32_MAX);
+    wrapper_path_fds_changed();
     if (!wrapper_active() || !wrapper_mine()) {
         REAL(closefrom)(first);
         return;

@@ -100,8 +100,8 @@ static inline void wrapper_path_fd_changed(int fd)
         atomic_load_explicit(&wrapper_path_fds[fd], memory_order_relaxed) != 0)
         atomic_store(&wrapper_path_fds[fd], 0);
 }
-/* The same for all from first to last. */
-void wrapper_path_fds_changed(unsigned first, unsigned last);
+/* The same for all descriptors, whatever the range was that changed. */
+void wrapper_path_fds_changed(void);
 /* A symbolic link was made, or a name changed, anywhere: forget all remembered
  * directories. */
 void wrapper_path_changed(void);

@@ -64,16 +64,19 @@ uint64_t wrapper_path_fd_learnt(int dirfd, uint64_t word, enum place place)
     return word | place;
 }
 
-void wrapper_path_fds_changed(unsigned first, unsigned last)
+/* The words of all descriptors are void. Two of these at once: the higher floor stays. */
+void wrapper_path_fds_changed(void)
 {
-    for (unsigned fd = first; fd < WRAPPER_PATH_FDS && fd <= last; fd++)
-        wrapper_path_fd_changed((int)fd);
+    uint64_t epoch = atomic_fetch_add(&fd_epoch, 1), floor = atomic_load(&fd_floor);
+
+    while (floor < epoch && !atomic_compare_exchange_weak(&fd_floor, &floor, epoch))
+        ;
 }
 
 void wrapper_path_changed(void)
 {
     atomic_fetch_add(&wrapper_path_epoch, 1);
-    atomic_store(&fd_floor, atomic_fetch_add(&fd_epoch, 1));
+    wrapper_path_fds_changed();
 }
 
 void wrapper_path_cwd_changed(void)

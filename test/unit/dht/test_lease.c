@@ -108,6 +108,34 @@ static void test_lost_holder(void **state)
     fake_net_destroy(s.net);
 }
 
+/* What told it is lost with its connection, and it is back before its lease is over: it is
+ * told again, and its own answer ends the wait. */
+static void test_back_at_once(void **state)
+{
+    struct scene s = scene_begin();
+    struct result r = {0};
+    uint64_t begin;
+
+    (void)state;
+    s.net->refuse = false;
+    for (unsigned i = 0; i < 2; i++)
+        s.net->cut[s.homes[i]][s.holder] = true;
+    begin = s.net->now;
+    fake_publish(s.net, s.owner, 0, 6, PUB, &r);
+    fake_net_run(s.net, SEC / 10);
+    assert_int_equal(r.calls, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        lose(&s, s.homes[i], s.holder, DHT_MISSING);
+        s.net->cut[s.homes[i]][s.holder] = false;
+        dht_node_set_live(s.net->rank[s.homes[i]].node, s.holder, true);
+    }
+    assert_true(fake_net_run_until(s.net, &r.calls, 60 * SEC));
+    assert_int_equal(r.status, 0);
+    assert_in_range(s.net->now - begin, 0, SEC / 5);
+    assert_int_equal(s.net->rank[s.holder].copy[0].counter, 0);
+    fake_net_destroy(s.net);
+}
+
 /* So do those that nobody but lost homes knows of. */
 static void test_lost_homes(void **state)
 {
@@ -328,10 +356,10 @@ static void test_unsure_home(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lost_holder),  cmocka_unit_test(test_lost_homes),
-        cmocka_unit_test(test_sure),         cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_nobody_knows), cmocka_unit_test(test_forgotten),
-        cmocka_unit_test(test_unsure_home),
+        cmocka_unit_test(test_lost_holder), cmocka_unit_test(test_back_at_once),
+        cmocka_unit_test(test_lost_homes),  cmocka_unit_test(test_sure),
+        cmocka_unit_test(test_copies),      cmocka_unit_test(test_nobody_knows),
+        cmocka_unit_test(test_forgotten),   cmocka_unit_test(test_unsure_home),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
