@@ -46,11 +46,10 @@ void client_write_record_begin(engine_token token, bool may, bool later, bool si
     /* A process that opens the file now and does not record sees this, or is seen. */
     if (may)
         store_extents_begin(dmd->extents);
-    if (may && store_marks_record(dmd->marks, mark, since, &later)) {
-        if (since)
-            add_version(dmd, mark);
+    if (may && since) /* who finds that we record finds of what, too */
+        add_version(dmd, mark);
+    if (may && store_marks_record(dmd->marks, mark, since, &later))
         return;
-    }
     store_marks_file(dmd->marks, mark, &ino, &btime);
     store_extents_add_unknown(dmd->extents, ino, btime, mark);
     if (later) /* not before: who joins counts from then on */

@@ -145,6 +145,9 @@ void store_marks_unrecord(struct store_marks *marks, store_mark_t mark);
  * which is one of them; or (0) of that inode and birth time, also if there is none. */
 bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,
                           uint64_t btime);
+/* True if all of them (one at least) are still in their opens, and will record, if anything: none
+ * has written yet. */
+bool store_marks_all_begin(struct store_marks *marks, uint64_t ino, uint64_t btime);
 /* For the writer, who has the description open: the inode and birth time of its file. False:
  * what it writes is not recorded; they are set all the same. */
 bool store_marks_file(struct store_marks *marks, store_mark_t mark, uint64_t *ino,

@@ -391,6 +391,13 @@ bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t
            look_beside(marks, mark).recorded;
 }
 
+bool store_marks_all_begin(struct store_marks *marks, uint64_t ino, uint64_t btime)
+{
+    struct writers writers = look_at_writers(marks, 0, ino, btime);
+
+    return writers.undecided && writers.recorded && !writers.decided;
+}
+
 bool store_marks_file(struct store_marks *marks, store_mark_t mark, uint64_t *ino,
                       uint64_t *btime)
 {

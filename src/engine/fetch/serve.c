@@ -146,8 +146,8 @@ static int read_chunk(struct served *s)
     return rc;
 }
 
-/* True if processes have it open who record what they write (MPI_File_open), and have not written
- * since it was published: another one that opens it with them needs it. */
+/* True if processes have it open, or are about to, who record what they write (MPI_File_open),
+ * and have not written since it was published: another one that opens it with them needs it. */
 static bool is_unwritten(const struct served *s)
 {
     const struct store_record *record = &s->record;
@@ -158,12 +158,15 @@ static bool is_unwritten(const struct served *s)
     bool is;
 
     if (!s->dmd->extents || !S_ISREG(entry->mode) ||
-        !store_marks_recorded(s->dmd->marks, 0, id->ino, id->btime) ||
-        store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
+        !store_marks_recorded(s->dmd->marks, 0, id->ino, id->btime))
         return false;
-    is = list.n + list.ncuts == 0 && local_file_is_same(s->dmd, record);
-    store_extent_list_free(&list);
-    return is;
+    is = store_marks_all_begin(s->dmd->marks, id->ino, id->btime);
+    if (!is && store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0,
+                                  &list) == 0) {
+        is = list.n + list.ncuts == 0;
+        store_extent_list_free(&list);
+    }
+    return is && local_file_is_same(s->dmd, record);
 }
 
 static bool is_as_published(const struct served *s)

@@ -347,14 +347,18 @@ static void test_record_since(void **state)
         assert_int_equal(store_marks_opened(marks, mark[i], fd[i], false), 0);
         store_marks_look(marks, mark[i], fd[i]);
     }
-    for (int i = 0; i < 2; i++)
-        assert_true(store_marks_record(marks, mark[i], true, &later));
     assert_true(store_marks_file(marks, mark[0], &ino, &btime));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_marks_all_begin(marks, ino, btime), i == 0);
+        assert_true(store_marks_record(marks, mark[i], true, &later));
+    }
+    assert_false(store_marks_all_begin(marks, ino, btime));
     assert_true(store_marks_recorded(marks, 0, ino, btime));
     for (int i = 0; i < 2; i++) {
         mark_of_open = mark[i];
         end("since", fd[i]);
     }
+    assert_false(store_marks_all_begin(marks, ino, btime)); /* nobody */
     /* Not if somebody has it open who does not record. */
     records("since", true, &fd[0]);
     mark[0] = mark_of_open;
@@ -363,6 +367,7 @@ static void test_record_since(void **state)
     fd[1] = open(scratch_path(scratch, "since"), O_RDWR);
     assert_int_equal(store_marks_opened(marks, mark[1], fd[1], false), 0);
     store_marks_look(marks, mark[1], fd[1]);
+    assert_false(store_marks_all_begin(marks, ino, btime));
     assert_false(store_marks_record(marks, mark[1], true, &later));
     for (int i = 0; i < 2; i++) {
         mark_of_open = mark[i];
