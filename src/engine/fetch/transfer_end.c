@@ -177,7 +177,8 @@ void transfer_failed_here(struct transfer *t, const char *what, int error)
 struct left {
     const struct transfer *t;
     struct store_identity file;
-    bool superseded;
+    bool regular;  /* else it is a link or a directory, or there is none */
+    bool outdated; /* superseded, or the older copy that our record names */
 };
 
 /* A live writer counts before one that died. */
@@ -190,7 +191,7 @@ static bool is_wanted(void *arg)
     for (int i = 0; i < OPENS_MAX; i++) {
         if (!store_marks_dirty(marks, left->t->upath, left->file.ino, left->file.btime,
                                &info))
-            return !left->superseded;
+            return !left->outdated;
         /* Between a writer's mark and its open it is not known which file it will write.
          * An event would cost each open for writing a system call. */
         if (info.state != STORE_MARK_OPENING)
@@ -203,20 +204,24 @@ static bool is_wanted(void *arg)
 }
 
 /* True if the writer of the file here died, in this job or in one before, or the file is
- * superseded: it counts as missing. If a process begins to write to it at this moment it
+ * outdated: it counts as missing. If a process begins to write to it at this moment it
  * has a mark before it opens it, which is looked for again when the file has lost its
- * name. */
+ * name. Another rank of the node may have replaced our copy meanwhile. */
 static bool counts_as_missing(struct left *left)
 {
-    struct member_dmd *dmd = &left->t->member->dmd[ENGINE_CONSUMER];
-    int fd = store_dir_open(dmd->dir, left->t->upath, O_PATH | O_NOFOLLOW, 0);
+    const struct transfer *t = left->t;
+    struct member_dmd *dmd = &t->member->dmd[ENGINE_CONSUMER];
+    int fd = store_dir_open(dmd->dir, t->upath, O_PATH | O_NOFOLLOW, 0);
     struct stat st;
     bool missing = false;
 
     if (fd < 0)
         return false;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &left->file) == 0) {
-        left->superseded = local_file_is_superseded(dmd, left->t->upath, &st);
+        left->regular = S_ISREG(st.st_mode);
+        left->outdated = local_file_is_superseded(dmd, t->upath, &st) ||
+                         (t->replace && left->file.ino == t->before.identity.ino &&
+                          left->file.btime == t->before.identity.btime);
         missing = !is_wanted(left);
     }
     close(fd);
@@ -230,7 +235,7 @@ static int commit(struct transfer *t)
     int rc;
 
     if (!counts_as_missing(&left))
-        return store_fetch_commit(t->fetch, t->replace, &t->identity);
+        return store_fetch_commit(t->fetch, t->replace && !left.regular, &t->identity);
     if (S_ISREG(t->entry.mode) && is_wanted(&left)) {
         store_fetch_abort(t->fetch); /* its writer keeps its name at every moment */
         errno = EEXIST;

@@ -236,11 +236,45 @@ static void is_anothers(void **state)
     assert_null(store_journal_find(dmd->journal, "f"));
 }
 
+/* Our copy is outdated, and another rank of the node has replaced it meanwhile. */
+static void is_brought_by_another(void **state)
+{
+    int fd;
+
+    have(*state, STORE_RECORD_COPY, 5, "five");
+    fd = open(scratch_path(*state, "f"), O_RDONLY); /* its inode is not used again */
+    assert_int_equal(unlink(scratch_path(*state, "f")), 0);
+    scratch_write(*state, "f", "seven");
+    commit(7, 5, "SEVEN");
+    assert_int_equal(ended, EEXIST);
+    recorded(*state, STORE_RECORD_COPY, 5, "seven");
+    close(fd);
+}
+
+/* Our copy is outdated, and somebody has it open for writing. */
+static void is_being_written(void **state)
+{
+    store_mark_t mark;
+    int fd;
+
+    have(*state, STORE_RECORD_COPY, 5, "five");
+    mark = store_marks_begin(dmd->marks, "f");
+    fd = open(scratch_path(*state, "f"), O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(store_marks_opened(dmd->marks, mark, fd, false), 0);
+    commit(7, 5, "seven");
+    assert_int_equal(ended, EEXIST);
+    recorded(*state, STORE_RECORD_COPY, 5, "five");
+    close(fd);
+    store_marks_clear(dmd->marks, mark);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(replaces_a_copy),    TEST(published_meanwhile),
-                                       TEST(is_being_published), TEST(same_version),
-                                       TEST(cannot_be_stored),   TEST(is_anothers)};
+    const struct CMUnitTest tests[] = {
+        TEST(replaces_a_copy),       TEST(published_meanwhile), TEST(is_being_published),
+        TEST(same_version),          TEST(cannot_be_stored),    TEST(is_anothers),
+        TEST(is_brought_by_another), TEST(is_being_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
