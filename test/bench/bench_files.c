@@ -16,6 +16,8 @@
  *   series NAME DIR N BYTES     as read, of frame.0001 ..., when the one after is there
  *   copy NAME FROM N TO         cp of N files, one sample for all
  *   share NAME DIR N WHAT K     write or read of N files of 4 KiB by K processes: one sample
+ *   part NAME DIR N BYTES R OF  N blocks of one file that has as many of each of OF ranks, in
+ *                               turns; this is R: one sample, and, as NAME-kib, the memory
  *   idle NAME DIR N             N seconds: wake-ups a second of the other threads, and, as
  *                               NAME-cpu, the part of a core that they take, in percent
  *   miss NAME DIR N             N opens of what nobody makes: one sample
@@ -33,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -130,6 +133,25 @@ static void hand(const char *name, const char *dir, long n, const char *who, boo
         if (i >= 0 && first)
             sample((now() - start) / 2);
     }
+}
+
+/* Who writes the others' parts may be on another node. */
+static void part(const char *name, const char *dir, long n, long bytes, long rank, long of)
+{
+    struct rusage usage;
+    double start;
+    int fd;
+
+    file(dir, name, 0);
+    start = now();
+    fd = open(path, O_WRONLY | O_CREAT, 0644);
+    must(fd >= 0);
+    for (long i = 0; i < n; i++)
+        must(pwrite(fd, block, (size_t)bytes, (i * of + rank) * bytes) == bytes);
+    must(close(fd) == 0);
+    sample(now() - start);
+    must(getrusage(RUSAGE_SELF, &usage) == 0);
+    fprintf(out, "%s-kib %ld\n", name, usage.ru_maxrss);
 }
 
 static void block_some(const char *name, const char *dir, long n)
@@ -303,6 +325,8 @@ static void one(int argc, char **argv)
         append(name, dir, n);
     else if (!strcmp(what, "copy"))
         copy(name, dir, n, argv[4]);
+    else if (!strcmp(what, "part"))
+        part(name, dir, n, bytes, atol(argv[5]), atol(argv[6]));
     else if (!strcmp(what, "idle"))
         idle(name, n);
     else if (!strcmp(what, "share"))

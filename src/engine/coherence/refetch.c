@@ -90,15 +90,16 @@ static void drop(struct item *item)
     free(item);
 }
 
-/* True if the superseded file still lies there, or none. */
-static bool is_missing(struct member *member, const char *upath)
+enum lies { NOTHING, NEWEST, SUPERSEDED };
+
+static enum lies what_lies(struct member *member, const char *upath)
 {
     const struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
     struct stat st;
 
-    return store_dir_stat(dmd->dir, upath, &st) < 0
-               ? errno == ENOENT
-               : local_file_is_superseded(dmd, upath, &st);
+    if (store_dir_stat(dmd->dir, upath, &st) < 0)
+        return errno == ENOENT ? NOTHING : NEWEST;
+    return local_file_is_superseded(dmd, upath, &st) ? SUPERSEDED : NEWEST;
 }
 
 static void failed(struct item *item, int status)
@@ -158,7 +159,7 @@ static void brought(void *arg, int status)
         return;
     } else if (status != 0) {
         failed(item, status);
-    } else if (is_missing(member, item->upath)) {
+    } else if (what_lies(member, item->upath) != NEWEST) {
         /* Somebody here has it open for writing, and has not changed it. */
         item->due = util_clock_now() + PAUSE;
         item->pause = PAUSE;
@@ -252,11 +253,14 @@ static bool to_come_back(struct member *member, const char *upath)
     return refetch_wants(member, upath);
 }
 
-/* It had got its name when the news of another version came. */
+/* It had got its name when the news of another version came. It may be superseded already, as the
+ * file of others of this node, who have written to it since. */
 static bool overtaken(struct member *member, struct member_dmd *dmd,
                       const struct dyad_entry *newer, const struct store_record *record)
 {
-    if (!outdated_end(dmd, newer, record))
+    bool ends = outdated_end(dmd, newer, record);
+
+    if (!ends && (!dmd->brings || what_lies(member, newer->upath) != SUPERSEDED))
         return false;
     refetch_want(member, newer->upath);
     return true;
@@ -323,10 +327,12 @@ static void refetch_destroy(struct member *member)
     DL_FOREACH_SAFE(r->items, item, tmp)
     {
         stop(item);
-        log_warn(
-            "\"%s\" below %s was made on this node, and is older than what another has "
-            "published: that was not brought here",
-            item->upath, store_dir_path(member->dmd[ENGINE_CONSUMER].dir));
+        /* Another rank of the node may have brought it. */
+        if (what_lies(member, item->upath) != NEWEST)
+            log_warn(
+                "\"%s\" below %s was made on this node, and is older than what another has "
+                "published: that was not brought here",
+                item->upath, store_dir_path(member->dmd[ENGINE_CONSUMER].dir));
         drop(item);
     }
     net_timer_destroy(r->timer);

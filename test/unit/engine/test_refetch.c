@@ -297,6 +297,25 @@ static void test_not_published(void **state)
     assert_int_equal(nforgotten, 1);
 }
 
+/* Its pieces are in another node's file. The file here is not the one of its record, for others of
+ * the node have written to it since: it comes if it is superseded. */
+static void test_overtaken(void **state)
+{
+    const struct dyad_entry newer = {.upath = "f", .state = DYAD_ENTRY_PUBLISHED};
+    const struct store_record record = {.kind = STORE_RECORD_ORIGINAL};
+    struct member_dmd dmd = {.brings = false};
+
+    (void)state;
+    assert_false(refetch_module.overtaken(member, &dmd, &newer, &record));
+    dmd.brings = true;
+    superseded = false;
+    assert_false(refetch_module.overtaken(member, &dmd, &newer, &record));
+    assert_false(refetch_wants(member, "f"));
+    superseded = true;
+    assert_true(refetch_module.overtaken(member, &dmd, &newer, &record));
+    assert_true(refetch_wants(member, "f"));
+}
+
 static void test_forgotten(void **state)
 {
     (void)state;
@@ -328,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_hurry, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_published, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_overtaken, setup, teardown),
         cmocka_unit_test_setup_teardown(test_forgotten, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
