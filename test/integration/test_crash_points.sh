@@ -130,7 +130,7 @@ for point in invalidate-begin invalidate-begin:3 invalidate-removed invalidate-r
 done
 
 # The same of files that rank 1 has made: they keep their names, and come again in their newer version, whether somebody opens
-# them on their node ($2: these) or not.
+# them on their node ($2: these) or not. $3: also if another process of rank 1 takes its place, and is killed over the same.
 maker() {
     case_begin "1/$1"
     beside n1 'gone 1'
@@ -138,7 +138,8 @@ maker() {
         for i in 1 2 3 4; do until right "m$i" "again$i"; do sleep 0.02; done; done; made flag.seen'
     job_killed 40 near \
         1@n0 bash -c "$RANK"'wait_for flag.written; for i in 1 2 3 4; do text "again$i" >"$SSD/m$i"; done; made flag.rewritten; wait_for flag.over' -- \
-        1@n1 bash -c "$RANK"'hello 1; for i in 1 2 3 4; do text "m$i" >"$SSD/m$i"; done; made flag.written; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'hello 1; for i in 1 2 3 4; do text "m$i" >"$SSD/m$i"; done
+            '"${3:-}"'made flag.written; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'wait_for flag.gone.1; wait_for flag.rewritten; for i in '"$2"'; do right "m$i" "again$i"; done; made flag.read
             wait_for flag.seen; made ok.near; made flag.over'
     died 1
@@ -149,6 +150,7 @@ for point in outdated-marked:2 invalidate-removed:4 fetch-exchanged; do
 done
 # Its record is that of a copy already, the file is not there.
 maker fetch-complete ""
+maker fetch-complete "" '(wait_for flag.gone.1; wait_for flag.rewritten; cat "$SSD"/m[1-4]; cat "$SSD"/m[1-4]) & '
 
 # Rank 0 has written files, has copies, and is killed. Rank 1 begins to take them over and is killed over it; rank 2, which is
 # stopped meanwhile so that it is not the first, takes over what both have left.

@@ -71,10 +71,13 @@ static int restore_one(const struct store_record *record, void *arg)
                           (enum engine_role)(restore->dmd - restore->member->dmd), record);
         return 0;
     }
-    /* It was about to come in the place of what this node had made (transfer_end.c). */
+    /* It was about to come in the place of what this node had made (transfer_end.c). The record
+     * stays: if we are killed before it is here, who takes over finds it. */
     if (record->kind == STORE_RECORD_COPY && record->made_here &&
-        !store_dir_lacks(restore->dmd->dir, entry.upath))
+        !store_dir_lacks(restore->dmd->dir, entry.upath)) {
         refetch_want(restore->member, entry.upath);
+        return 0;
+    }
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
         restore->lost = lost;
         if ((lost[restore->nlost] = strdup(record->entry.upath)))
