@@ -46,7 +46,8 @@ void client_write_record_begin(engine_token token, bool may, bool later, bool si
     /* A process that opens the file now and does not record sees this, or is seen. */
     if (may)
         store_extents_begin(dmd->extents);
-    if (may && since) /* who finds that we record finds of what, too */
+    if (may &&
+        since) /* before others can find that this mark is recorded: serve.c needs both */
         add_version(dmd, mark);
     if (may && store_marks_record(dmd->marks, mark, since, &later))
         return;

@@ -112,10 +112,7 @@ static int superseded(struct client *client, enum engine_role role, const char *
     if (!client_waits_for(client, upath) ||
         !store_superseded(dir, client->renames, upath, STORE_PENDING, ino))
         return 0;
-    return probes_glob(client->config.complete_at_exit, upath) ||
-                   probes_glob(client->config.complete_at_chmod, upath)
-               ? 2
-               : 1;
+    return probes_declared(&client->config, upath) ? 2 : 1;
 }
 
 static int op_read_check(enum engine_role role, const char *upath, int fd)

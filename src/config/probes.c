@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 #include "config/command.h"
+#include "config/config.h"
 #include "util/path.h"
 
 #define TAIL_MAX 4 /* components of a name that is searched for */
@@ -56,6 +57,12 @@ bool probes_glob(const char *globs, const char *upath)
             return true;
     }
     return false;
+}
+
+bool probes_declared(const struct engine_config *config, const char *upath)
+{
+    return probes_glob(config->complete_at_exit, upath) ||
+           probes_glob(config->complete_at_chmod, upath);
 }
 
 static bool is_below(const char *upath, const char *dir, size_t len)

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct engine_config;
+
 struct probes_asker {
     pid_t pid;       /* the process that opens it; 0: this process */
     const char *dmd; /* the managed directory, links resolved: as programs see it */
@@ -39,6 +41,10 @@ bool probes_named(const struct probes_asker *asker, const char *upath);
 
 /* True if one of the globs, separated by ':', matches upath. NULL: false. */
 bool probes_glob(const char *globs, const char *upath);
+
+/* True if the user has declared when upath is complete, which its close is not then
+ * (DYAD_COMPLETE_AT_EXIT, DYAD_COMPLETE_AT_CHMOD). */
+bool probes_declared(const struct engine_config *config, const char *upath);
 
 /* True if two names have numbers and differ only in these. Pure. */
 bool probes_is_series(const char *a, const char *b);

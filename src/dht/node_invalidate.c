@@ -411,7 +411,7 @@ static void invalidation_rank_lost(struct dht_node *node, uint32_t rank)
     }
 }
 
-/* What it was sent, or its answer, may be lost with the connection. */
+/* The INVALIDATE, or its answer, may be lost with the connection: it is sent again. */
 static void invalidation_rank_back(struct dht_node *node, uint32_t rank)
 {
     struct invalidation *inv, *tmp;

@@ -90,6 +90,8 @@ static void drop(struct item *item)
     free(item);
 }
 
+/* At the name, as far as this node knows. What cannot be looked at counts as NEWEST: nothing is to
+ * be done about it. */
 enum lies { NOTHING, NEWEST, SUPERSEDED };
 
 static enum lies what_lies(struct member *member, const char *upath)

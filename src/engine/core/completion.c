@@ -27,10 +27,7 @@ struct completion {
 
 bool completion_is_declared(const struct member *member, const char *upath)
 {
-    const struct engine_config *config = member->config;
-
-    return probes_glob(config->complete_at_exit, upath) ||
-           probes_glob(config->complete_at_chmod, upath);
+    return probes_declared(member->config, upath);
 }
 
 bool completion_is_due(const struct member *member, const char *upath, mode_t mode)

@@ -55,9 +55,9 @@ struct transfer {
     uint32_t source;     /* that sends the chunks: `rank`, or a guest that it named */
     bool rank_only;      /* such a guest has failed */
     uint64_t ino, btime; /* of the file, as the guest sees it */
-    bool replace;        /* an outdated copy of ours lies there */
-    bool made_here;      /* as in struct store_record */
-    bool stale;          /* a newer version is out: */
+    bool replace;   /* our record names an older one: it goes if it lies there (commit()) */
+    bool made_here; /* as in struct store_record */
+    bool stale;     /* a newer version is out: */
     struct dyad_entry newer;
     struct store_record before; /* the journal's, in case the commit fails; kind 0: none */
     bool is_first;              /* no file was there when the commit began */

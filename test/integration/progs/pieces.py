@@ -60,7 +60,7 @@ for k in range(ROUNDS):
     if turns:
         for i, (rank, offset, data) in enumerate(steps):
             if rank == me:
-                time.sleep(0.002)  # clocks differ by less, however busy the machine: else it is EIO, as it should be
+                time.sleep(0.002)  # within the bound of the clocks, wider on a busy machine, it may be EIO
                 os.pwrite(fd, data, offset)
             sync(f"turn.{k}.{i}")
     else:
