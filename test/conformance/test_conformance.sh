@@ -33,7 +33,7 @@ preloaded() {
     own_tmpdir "$WORK/tmp/mpi.$name"
     [[ $name != user* ]] || { as=("${as_user[@]}") log=$WORK/user.tmp/dyad.log; own_tmpdir "$WORK/user.tmp/mpi"; }
     # Nothing is waited for: a case that opens what is missing gets its error at once.
-    timeout -k 5 300 "${as[@]}" mpirun --oversubscribe "${OWN_TMPDIR[@]}" -n 1 -x "LD_PRELOAD=$PRELOAD" -x "DYAD_PATH=$WORK/$name" -x DYAD_WAIT=none \
+    timeout -k 5 600 "${as[@]}" mpirun --oversubscribe "${OWN_TMPDIR[@]}" -n 1 -x "LD_PRELOAD=$PRELOAD" -x "DYAD_PATH=$WORK/$name" -x DYAD_WAIT=none \
         -x "DYAD_LOG_FILE=$log" -x TMPDIR "$@" >"$WORK/$name.json" 2>"$WORK/job.$name.err" </dev/null
 }
 

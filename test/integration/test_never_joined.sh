@@ -70,7 +70,7 @@ part() {
     rm -f "$WORK"/times.* "$WORK"/done.*
 }
 
-# at_end SECONDS: from the last of the work to the end of the job.
+# ends_within SECONDS: from the last of the work to the end of the job. Twice the time: it was waited for two such ranks in turn.
 ends_within() {
     local last
     last=$(stat -c %.Y "$WORK"/done.* | sort -n | tail -n 1)
@@ -81,13 +81,13 @@ ends_within() {
 part 'one of four ranks is not preloaded, and is there till the others have worked'
 job_killed 60 "0 1 2" 3@n0,n1,n2 bash -c "$WORKER" _ 0,1,2 -- \
     1@n2 env -u LD_PRELOAD bash -c 'until [ -e "$W/done.0" ] && [ -e "$W/done.1" ] && [ -e "$W/done.2" ]; do sleep 0.1; done'
-ends_within $((JOIN + 2))
+ends_within $((2 * JOIN))
 waits 0 1 2
 
 part 'two of five, one of which ends at once'
 job_killed 60 "0 1 2" 3@n0,n1,n2 bash -c "$WORKER" _ 0,1,2 -- 1@n0 env -u LD_PRELOAD true -- \
     1@n2 env -u LD_PRELOAD bash -c 'until [ -e "$W/done.0" ] && [ -e "$W/done.1" ] && [ -e "$W/done.2" ]; do sleep 0.1; done'
-ends_within $((JOIN + 2))
+ends_within $((2 * JOIN))
 waits 0 1 2
 
 # A preloaded rank at its exit serves until all are (DYAD_LINGER); with 0 it goes when its program has ended.
