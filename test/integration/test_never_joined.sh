@@ -70,7 +70,7 @@ part() {
     rm -f "$WORK"/times.* "$WORK"/done.*
 }
 
-# ends_within SECONDS: from the last of the work to the end of the job. Twice the time: it was waited for two such ranks in turn.
+# ends_within SECONDS: from the last of the work to the end of the job. A member that waits for two such ranks in turn takes 2 * JOIN.
 ends_within() {
     local last
     last=$(stat -c %.Y "$WORK"/done.* | sort -n | tail -n 1)

@@ -19,9 +19,9 @@ served() {
     sed -n "s/.*rank $1\].*statistics: .* served \([0-9]*\) bytes.*/\1/p" "$LOG" | tail -n 1
 }
 
-# Seven readers at once: they wait before the file is there, and get it while those before them get it. None of them is taken
-# for one that is gone because the machine holds it up for a second: then who is behind it asks the owner.
-JOB_ENV+=(DYAD_PEER_TIMEOUT=10)
+# Seven readers at once: they wait before the file is there, and get it while those before them get it. The
+# patience is long: a reader whose relay does not answer within it asks the owner for the rest, and the machine may stand still.
+JOB_ENV=("${JOB_ENV[@]/DYAD_PEER_TIMEOUT=1/DYAD_PEER_TIMEOUT=10}")
 job_ok 60 1@n0 bash -c "$RANK"'"$X" write -d "$SSD" -p large -s $SIZE' -- \
     7@n1,n2,n3,n4,n5,n6,n7 "$X" read -d "$SSD" -p large -s $SIZE
 same_sums 1 n0 n1 n2 n3 n4 n5 n6 n7
