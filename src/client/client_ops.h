@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 8
+#define ENGINE_ABI 9
 
 /* What the wrapper gives to the engine. */
 struct engine_host {
@@ -247,6 +247,12 @@ struct engine_ops {
                              uint64_t end);
     /* Something is about to be written in a way that cannot be recorded. */
     void (*write_unrecord)(engine_token token);
+    /* Of an open description: true if other nodes write the file, too, so that a read is to see
+     * what they have written: then write_show() is to be called before it. As write_recorded(). */
+    bool (*write_joint)(engine_token token);
+    /* Bring what other nodes have written to the file that fd has open, until now, into the file
+     * here. 0, or -1 with EIO, logged. */
+    int (*write_show)(engine_token token, int fd);
     /* True if the regular file of inode `ino`, which is here under that name and has
      * several links, is superseded: then it counts as not here, and lookup() and
      * consume() find the published version. For calls on names; opens check it

@@ -23,6 +23,11 @@ bool client_write_recorded(engine_token token)
            store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
 }
 
+bool client_write_joint(engine_token token)
+{
+    return store_marks_joint(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
+}
+
 /* Before anybody writes: what is recorded are changes of the version that was found. */
 static void add_version(const struct client_dmd *dmd, store_mark_t mark)
 {

@@ -18,5 +18,6 @@ uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
 void client_write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
                              uint64_t end);
 void client_write_unrecord(engine_token token);
+bool client_write_joint(engine_token token);
 
 #endif

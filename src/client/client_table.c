@@ -313,6 +313,8 @@ static const struct engine_ops table = {
     .write_record = client_write_record,
     .write_record_end = client_write_record_end,
     .write_unrecord = client_write_unrecord,
+    .write_joint = client_write_joint,
+    .write_show = client_write_show,
     .superseded = op_superseded,
 };
 

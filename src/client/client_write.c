@@ -131,7 +131,7 @@ static bool is_here(const struct client *client, const struct client_dmd *dmd,
 }
 
 /* A file that will be changed in part, or added to, should be the newest. *noted: the homes were
- * told that it is made if there is none. */
+ * told that it is made if there is none. EALREADY: there is none, and another node makes it, too. */
 static int fetch_to_write(struct client *client, enum engine_role role, const char *upath,
                           int flags, bool waits, bool *noted)
 {
@@ -153,23 +153,41 @@ static int fetch_to_write(struct client *client, enum engine_role role, const ch
 }
 
 /* Others may write it already, each into a file of its own, or do so soon: who reads it asks the
- * homes, which are to know of all of them before any has written. */
-static void tell_shared(struct client *client, enum engine_role role, engine_token token,
+ * homes, which are to know of all of them before any has written. True: others do. */
+static bool tell_shared(struct client *client, enum engine_role role, engine_token token,
                         const char *upath)
 {
     struct writing *w = writing_of(token);
+    bool met;
 
     if (w->noted || client_shared(client, role))
-        return;
+        return false;
     w->noted = client_writing(client, role, upath, token & ~TOKEN_PRODUCER,
                               NET_WRITING_BEGIN | NET_WRITING_JOINED) == 0;
+    met = !w->noted && errno == EALREADY;
+    w->noted |= met;
+    return met;
+}
+
+/* Another node writes it, too: what reads here by way of such a description sees what is written
+ * there, and the other way round, from the end of this open on. */
+static void join(struct client *client, enum engine_role role, engine_token token,
+                 const char *upath)
+{
+    store_mark_t mark = token & ~TOKEN_PRODUCER;
+
+    store_marks_set_joint(client->dmd[role].marks, upath, 0, 0);
+    if (client_writing(client, role, upath, mark, NET_WRITING_SHOW | NET_WRITING_JOINED) <
+        0)
+        log_warn("what other nodes read of \"%s\" may lack what is written here: %m",
+                 upath);
 }
 
 int client_write_begin(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token)
 {
     bool shared = (how & ENGINE_WRITE_SHARED) && !(flags & (O_TRUNC | O_EXCL | O_APPEND));
-    bool waits, noted = false;
+    bool waits, noted = false, met = false;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno;
@@ -182,8 +200,9 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
         fetch_to_write(client, role, upath, flags, waits, &noted) < 0) {
-        if (errno != ENOENT)
+        if (errno != ENOENT && errno != EALREADY)
             return -1;
+        met = errno == EALREADY;
         /* What lies here, if anything, is older, and no version to begin with. */
         shared = false;
     }
@@ -209,7 +228,9 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
      */
     writing_new(*token, upath, waits, noted, shared && s->extents);
     if (shared && s->extents)
-        tell_shared(client, role, *token, upath);
+        met = tell_shared(client, role, *token, upath);
+    if (met && s->extents)
+        join(client, role, *token, upath);
     /* A member that cannot be reached was logged; the program writes all the same. */
     if (client_shared(client, role))
         client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
@@ -455,6 +476,29 @@ void client_write_stored(engine_token token)
 {
     client_write_unrecord(token);
     store_marks_set_written(token_marks(token), token & ~TOKEN_PRODUCER);
+}
+
+int client_write_show(engine_token token, int fd)
+{
+    struct client *client = client_get();
+    enum engine_role role = token_role(token);
+    char *upath = settled_upath(&client->dmd[role], fd);
+    int rc = 0, saved = errno;
+
+    /* Without a name here nothing is put together. A member that cannot be reached was logged. */
+    if (upath && !client_member_over())
+        rc = client_writing(client, role, upath, token & ~TOKEN_PRODUCER, NET_WRITING_SHOW);
+    if (rc < 0 && errno != EHOSTUNREACH) {
+        log_error(
+            "\"%s\" cannot be read: what other nodes have written of it cannot be had: %m",
+            upath);
+        client_name_free(upath);
+        errno = EIO;
+        return -1;
+    }
+    client_name_free(upath);
+    errno = saved;
+    return 0;
 }
 
 /* The last holder: the mark's OFD lock goes with the description. It is tested through a

@@ -17,6 +17,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token);
 int client_write_opened(engine_token token, int fd, int flags);
 void client_write_stored(engine_token token);
+int client_write_show(engine_token token, int fd);
 engine_token client_write_inherited(enum engine_role role, int fd);
 void client_write_closing(engine_token token, int fd, struct engine_closing *closing);
 int client_write_closed(struct engine_closing *closing, int error, bool mapped);

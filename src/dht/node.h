@@ -131,7 +131,8 @@ typedef enum dht_ahead (*dht_ahead_fn)(void *arg, const struct dyad_version *ver
                                        const struct dyad_entry *refused,
                                        struct dyad_entry *entry, struct dyad_base *base);
 /* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if
- * there is a tombstone, entry may be NULL); EHOSTUNREACH: no home could be reached. */
+ * there is a tombstone, entry may be NULL); EALREADY, with WRITES only: the same, and another node
+ * writes it, too; EHOSTUNREACH: no home could be reached. */
 typedef void (*dht_lookup_fn)(void *arg, int status, const struct dyad_entry *entry);
 
 struct dht_node *dht_node_create(const struct dht_node_config *config,
@@ -178,7 +179,8 @@ enum dht_writing {
     DHT_WRITING_END_OWN, /* of this rank only */
     DHT_WRITING_ABANDONED
 };
-/* status 0, or EHOSTUNREACH: no home could be reached */
+/* status 0; EALREADY: as 0, and a JOIN has met a writer on another node; or EHOSTUNREACH: no home
+ * could be reached */
 typedef void (*dht_writing_fn)(void *arg, int status);
 /* Notify the homes of upath, and until the END also new ones, that this rank has it open
  * for writing, has closed it, or that its writer died: then it is not complete until a
@@ -186,6 +188,14 @@ typedef void (*dht_writing_fn)(void *arg, int status);
  * ENOMEM. */
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg);
+
+/* ranks[0] to [n - 1], the caller's until fn returns: all on other nodes that write upath, each into
+ * a file of its own. owner: of the version that was put together of such files, if another node
+ * has it, or DYAD_RANK_NONE. status 0; EHOSTUNREACH; EOWNERDEAD: `owner` has died over it. */
+typedef void (*dht_who_fn)(void *arg, int status, uint32_t owner, const uint32_t *ranks,
+                           unsigned n);
+/* Ask all homes who writes upath. fn is always called, later. 0 or -1 ENOMEM. */
+int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn, void *arg);
 
 /* As a home: call fn for each rank that is known to write upath (DHT_WRITING_*), or has died over
  * that. */

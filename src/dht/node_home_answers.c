@@ -354,8 +354,11 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
     }
     if (reply.status == ENOMEM)
         reply.type = NET_MSG_ERROR;
-    if ((msg->flags & NET_LOOKUP_WRITES) != 0 && reply.status == ENOENT && known)
+    if ((msg->flags & NET_LOOKUP_WRITES) != 0 && reply.status == ENOENT && known) {
+        if (writers_elsewhere(node, msg->entry.upath, msg->source))
+            reply.flags |= NET_LOOKUP_WRITES;
         writers_note(node, msg->entry.upath, msg->source);
+    }
     node_send(node, msg->source, &reply);
     return true;
 }

@@ -145,6 +145,7 @@ static bool lookup_reply(struct dht_node *node, const struct net_msg *msg)
     if (l == NULL || !ask->pending)
         return true;
     newer = dyad_version_cmp(&msg->entry.version, &l->newer_than) > 0;
+    l->met = l->met || (msg->flags & NET_LOOKUP_WRITES) != 0;
     l->uncacheable = l->uncacheable || (msg->flags & NET_LOOKUP_KEEP) == 0 ||
                      (msg->flags & NET_LOOKUP_UNSURE) != 0;
     if (msg->type == NET_MSG_LOOKUP_REPLY && msg->status == EAGAIN && ask->wait) {

@@ -65,7 +65,8 @@ void lookup_done(struct dht_node *node, struct ready *ready)
     bool none = l->best.state == DYAD_ENTRY_NONE || l->status == EHOSTUNREACH;
 
     (void)node;
-    l->fn(l->arg, l->status, none ? NULL : &l->best);
+    l->fn(l->arg, l->status == ENOENT && l->met ? EALREADY : l->status,
+          none ? NULL : &l->best);
     lookup_free(l);
 }
 

@@ -29,6 +29,7 @@ struct dht_lookup {
     uint64_t since;         /* when it began */
     bool uncacheable;       /* KEEP: a home that answered will not notify us of a change */
     bool tentative;         /* a home that answered may have missed something */
+    bool met;               /* WRITES: another node does so, too */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     void *bytes;            /* of best's file, malloc'ed, best.size of them; or NULL */
     dht_lookup_fn fn;

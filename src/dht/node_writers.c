@@ -9,6 +9,7 @@
  */
 #include "dht/node_writers.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,15 +103,19 @@ static void writer_remove(struct written *written, struct writer *writer)
     *writer = written->writers[--written->nwriters];
 }
 
+static bool is_beside(const struct dht_node *node, uint32_t rank, uint32_t other)
+{
+    return rank == other ||
+           (node->ops->beside != NULL && node->ops->beside(node->arg, rank, other));
+}
+
 /* Nobody of that rank's node writes it any more, each into the node's one file. */
 static void writers_remove_node(const struct dht_node *node, struct written *written,
                                 uint32_t rank)
 {
     for (unsigned i = written->nwriters; i-- > 0;) {
         struct writer *writer = &written->writers[i];
-        if (writer->joined &&
-            (writer->rank == rank || (node->ops->beside != NULL &&
-                                      node->ops->beside(node->arg, writer->rank, rank))))
+        if (writer->joined && is_beside(node, writer->rank, rank))
             writer_remove(written, writer);
     }
 }
@@ -121,6 +126,20 @@ static struct writer *writer_live(struct written *written, uint32_t but)
     for (unsigned i = 0; i < written->nwriters; i++)
         if (!written->writers[i].abandoned && written->writers[i].rank != but)
             return &written->writers[i];
+    return NULL;
+}
+
+/* The next one, from *i on, that writes it into a file of another node than that of `rank`, or
+ * NULL. */
+static const struct writer *writer_elsewhere(const struct dht_node *node,
+                                             const struct written *written, uint32_t rank,
+                                             unsigned *i)
+{
+    while (written != NULL && *i < written->nwriters) {
+        const struct writer *writer = &written->writers[(*i)++];
+        if (writer->joined && !is_beside(node, writer->rank, rank))
+            return writer;
+    }
     return NULL;
 }
 
@@ -224,18 +243,60 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
 {
     struct written *written = written_get(node, msg->entry.upath);
     struct writer *writer = written != NULL ? writer_get(written, msg->source) : NULL;
+    uint32_t other = DYAD_RANK_NONE;
 
     if (writer == NULL) {
         if (written != NULL)
             written_free_empty(node, written);
         return; /* silent: the writer says that it could not tell this home */
     }
+    if (writers_elsewhere(node, msg->entry.upath, msg->source))
+        other = msg->source;
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
     if (!writer->joined)
         writers_want(node, written, msg->source);
-    home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
+    home_reply(node, msg->source, msg->id, 0, msg->entry.upath, other);
+}
+
+/* A rank that reads what it has open for writing asks who else writes it, or has given its pieces
+ * to the owner. */
+static void home_show(struct dht_node *node, const struct net_msg *msg)
+{
+    struct net_msg reply = {
+        .type = NET_MSG_WRITING_REPLY, .id = msg->id, .rank = DYAD_RANK_NONE};
+    const struct written *written =
+        node->written != NULL ? written_find(node, msg->entry.upath) : NULL;
+    const struct dht_record *record;
+    const struct writer *writer;
+    uint32_t *ranks = written ? malloc(written->nwriters * sizeof(*ranks)) : NULL;
+    unsigned n = 0, at = 0;
+    struct dht_key key;
+
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, msg->entry.upath);
+    reply.entry.upath = msg->entry.upath;
+    if (record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED &&
+        record->entry.recorded && !is_beside(node, record->entry.owner, msg->source))
+        reply.rank = record->entry.owner;
+    while (ranks != NULL &&
+           (writer = writer_elsewhere(node, written, msg->source, &at)) != NULL) {
+        if (!writer->abandoned) {
+            ranks[n++] = htole32(writer->rank);
+            continue;
+        }
+        reply.status = EOWNERDEAD;
+        reply.rank = writer->rank;
+    }
+    if (node->joining) /* what is being written may not have been told yet */
+        reply.status = EHOSTUNREACH;
+    else if (written != NULL && (ranks == NULL || n > NET_MSG_BLOB_MAX / sizeof(*ranks)))
+        reply.status = ENOMEM;
+    reply.blob = reply.status == ENOMEM ? NULL : ranks;
+    reply.blob_len = reply.blob != NULL ? n * sizeof(*ranks) : 0;
+    node_send(node, msg->source, &reply); /* if it fails the asker's deadline passes */
+    free(ranks);
 }
 
 /* Others of its node may write the file still, of whom no home knows: another rank of the node is
@@ -305,6 +366,9 @@ static bool home_writing(struct dht_node *node, const struct net_msg *msg)
             asker_drop(written, msg->source, msg->id);
             written_free_empty(node, written);
         }
+        break;
+    case NET_WRITING_SHOW:
+        home_show(node, msg);
         break;
     case NET_WRITING_WANTED:
         if (node->ops->wanted != NULL)
@@ -381,6 +445,15 @@ void dht_node_rank_left(struct dht_node *node, uint32_t rank)
         askers_wake(node, written);
         written_free_empty(node, written);
     }
+}
+
+bool writers_elsewhere(struct dht_node *node, const char *upath, uint32_t rank)
+{
+    const struct written *written =
+        node->written != NULL ? written_find(node, upath) : NULL;
+    unsigned at = 0;
+
+    return writer_elsewhere(node, written, rank, &at) != NULL;
 }
 
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but)

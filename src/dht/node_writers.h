@@ -15,6 +15,8 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank);
 /* True if a rank other than `but` writes upath into a file of its own, or has died over that
  * and nobody has published it since. */
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but);
+/* True if a rank of another node than that of `rank` does so. */
+bool writers_elsewhere(struct dht_node *node, const char *upath, uint32_t rank);
 /* Answer a PUBLISH; with 0 it says also whether others write the file. */
 void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                         const struct dyad_entry *entry);

@@ -16,6 +16,7 @@
  */
 #include "dht/node_writing.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,11 @@ struct tell {
     bool done;
     int status;
     dht_writing_fn fn;
+    dht_who_fn who; /* SHOW: in place of fn, with what has been answered: */
+    uint32_t owner, *ranks;
+    unsigned n;
+    int error;
+    bool met; /* BEGIN, JOINED: by another node */
     void *arg;
     char upath[];
 };
@@ -51,14 +57,46 @@ struct writings {
     struct tell *tells;       /* BEGINs and ENDs without an answer */
 };
 
+static void tell_free(struct tell *tell)
+{
+    free(tell->ranks);
+    free(tell);
+}
+
 static void tell_deliver(struct dht_node *node, struct ready *ready)
 {
     struct tell *tell = (struct tell *)ready;
 
     DL_DELETE(node->writings->tells, tell);
-    if (tell->fn != NULL)
+    if (tell->who != NULL)
+        tell->who(tell->arg, tell->status, tell->owner, tell->ranks, tell->n);
+    else if (tell->fn != NULL)
         tell->fn(tell->arg, tell->status);
-    free(tell);
+    tell_free(tell);
+}
+
+/* What a home says of the writers. */
+static void tell_take(struct tell *tell, const struct net_msg *msg)
+{
+    size_t n = msg->blob_len / sizeof(uint32_t);
+    uint32_t *ranks = realloc(tell->ranks, (tell->n + n + 1) * sizeof(*ranks));
+
+    if (ranks != NULL)
+        tell->ranks = ranks;
+    if (ranks == NULL || msg->status != 0)
+        tell->error = ranks == NULL ? ENOMEM : msg->status;
+    if (msg->rank != DYAD_RANK_NONE)
+        tell->owner = msg->rank;
+    for (size_t i = 0; ranks != NULL && i < n; i++) {
+        uint32_t rank;
+        unsigned k = 0;
+        memcpy(&rank, (const char *)msg->blob + i * sizeof(rank), sizeof(rank));
+        rank = le32toh(rank);
+        while (k < tell->n && ranks[k] != rank)
+            k++;
+        if (k == tell->n)
+            ranks[tell->n++] = rank;
+    }
 }
 
 bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const char *upath,
@@ -102,7 +140,7 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     tell->status = EHOSTUNREACH;
     for (unsigned i = 0; i < tell->asks.n; i++)
         if (tell->asks.ask[i].answered)
-            tell->status = 0;
+            tell->status = tell->met ? EALREADY : tell->error;
     tell->done = true;
     node_timer_stop(node, &tell->timer);
     node_ready_push(node, &tell->ready, tell_deliver);
@@ -128,13 +166,15 @@ static void tell_timeout(struct dht_node *node, struct timer *timer)
 }
 
 static int tell_start(struct dht_node *node, const char *upath, uint8_t what,
-                      dht_writing_fn fn, void *arg)
+                      dht_writing_fn fn, dht_who_fn who, void *arg)
 {
     size_t len = strlen(upath);
     struct tell *tell = calloc(1, sizeof(*tell) + len + 1);
 
     if (tell == NULL)
         return -1;
+    tell->who = who;
+    tell->owner = DYAD_RANK_NONE;
     memcpy(tell->upath, upath, len + 1);
     dht_key_init(&tell->key, tell->upath, node->config.depth);
     tell->id = node_next_id(node);
@@ -201,13 +241,21 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
 
     if (what == DHT_WRITING_BEGIN && writing_keep(node, upath) < 0)
         return -1;
-    if (tell_start(node, upath, flags[what], fn, arg) < 0) {
+    if (tell_start(node, upath, flags[what], fn, NULL, arg) < 0) {
         if (what == DHT_WRITING_BEGIN)
             writing_drop(node, upath);
         return -1;
     }
     if (what != DHT_WRITING_BEGIN && what != DHT_WRITING_JOIN)
         writing_drop(node, upath);
+    node_rearm(node);
+    return 0;
+}
+
+int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn, void *arg)
+{
+    if (tell_start(node, upath, NET_WRITING_SHOW, NULL, fn, arg) < 0)
+        return -1;
     node_rearm(node);
     return 0;
 }
@@ -223,7 +271,12 @@ static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
             continue;
         if (ask != NULL && ask->pending) {
             ask->pending = false;
-            ask->answered = true;
+            ask->answered = msg->status != EHOSTUNREACH; /* it is new here */
+            ask->failed = !ask->answered;
+            if (tell->who != NULL)
+                tell_take(tell, msg);
+            else if (tell->what == (NET_WRITING_BEGIN | NET_WRITING_JOINED))
+                tell->met |= msg->rank != DYAD_RANK_NONE;
             tell_advance(node, tell);
         }
         return true;
@@ -265,7 +318,7 @@ static void writing_homes_changed(struct dht_node *node, uint32_t rank, bool liv
     HASH_ITER(hh, node->writings->by_upath, writing, wtmp)
     {
         if (writing_moved(node, writing, rank) &&
-            tell_start(node, writing->upath, NET_WRITING_BEGIN, NULL, NULL) < 0)
+            tell_start(node, writing->upath, NET_WRITING_BEGIN, NULL, NULL, NULL) < 0)
             log_warn("out of memory: a home may not know that \"%s\" is being written",
                      writing->upath);
     }
@@ -288,7 +341,7 @@ static void writing_destroy(struct dht_node *node)
     {
         node_ready_remove(node, &tell->ready);
         DL_DELETE(node->writings->tells, tell);
-        free(tell);
+        tell_free(tell);
     }
     HASH_ITER(hh, node->writings->by_upath, writing, wtmp)
     {

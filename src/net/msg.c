@@ -100,7 +100,7 @@ enum field {
     X(JOINED, "joined", 0)                                                          \
     X(LEAVE, "leave", 0)                                                            \
     X(WRITING, "writing", UPATH_MUST)                                               \
-    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | RANK)                  \
+    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | RANK | BLOB)           \
     X(GUEST_WRITING, "guest-writing", UPATH | MARK)                                 \
     X(RESYNC, "resync", 0)                                                          \
     X(RESYNCED, "resynced", 0)                                                      \
@@ -108,7 +108,9 @@ enum field {
     X(SUBSCRIBE, "subscribe", BLOB_MUST)                                            \
     X(APPEARED, "appeared", UPATH_MUST)                                             \
     X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | BASE | RANGE | AFTER | END)  \
-    X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)
+    X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)                                  \
+    X(SHOW, "show", UPATH_MUST | AFTER | MARK)                                      \
+    X(SHOWN, "shown", AFTER)
 
 static const struct {
     const char *name;

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 11
+#define NET_MSG_VERSION 12
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -94,7 +94,12 @@ enum net_msg_type {
     NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 no rank writes
                               it; EBUSY: `rank` does, and EAGAIN will come when that has
                               changed; EOWNERDEAD: `rank` did, after entry.version, and
-                              did not end it */
+                              did not end it. To BEGIN with JOINED: rank = one on another
+                              node that writes it, too, if there is one. To SHOW: 0, or
+                              EOWNERDEAD: `rank` did not end it; else rank = the owner, if it
+                              is on another node, of a version that was put together; blob =
+                              the ranks on other nodes that write it, 32 bits each,
+                              little-endian */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
                               = NET_WRITING_*, with NET_WRITING_PRODUCER; mark */
     /* after a link was broken and is whole again (dht/node_resync.c) */
@@ -119,6 +124,12 @@ enum net_msg_type {
                            * a third node has. EEXIST: the receiver's node has written the
                            * same bytes, and who came last is not known: offset, length.
                            * after = the time by the receiver's clock, ns */
+    /* of reads of such files, before they are closed (engine/publish/pieces_show.c) */
+    NET_MSG_SHOW,  /* upath, which the sender's node writes, too: send as PIECES what it has
+                    * here that was written at `after` ns, by the receiver's clock, or later
+                    * (UINT64_MAX: nothing), but for what `mark` stands for, the sender's
+                    * node; flags NET_SHOW_* */
+    NET_MSG_SHOWN, /* its reply, after these; status; after = for the next SHOW */
     NET_MSG_TYPE_END
 };
 
@@ -128,7 +139,7 @@ enum net_msg_type {
 #define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
 /* The asker opens it for writing: if it is not published the home takes it for a writer, as
  * after a WRITING (BEGIN, JOINED). */
-#define NET_LOOKUP_WRITES 0x04u
+#define NET_LOOKUP_WRITES 0x04u /* in a LOOKUP_REPLY: another node writes it, too */
 /* The asker keeps the answer: send it INVALIDATE for newer versions, also if nothing is
  * published yet. In a LOOKUP_REPLY: the home will. */
 #define NET_LOOKUP_KEEP 0x08u
@@ -189,12 +200,17 @@ enum net_msg_type {
 #define NET_WRITING_ASK       4u /* does anybody but the sender write it? */
 #define NET_WRITING_FORGET    5u /* the ASK of this id; no reply */
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
-#define NET_WRITING_WHAT      0x07u
-#define NET_WRITING_JOINED    0x08u /* of BEGIN: with others, each into its own file */
-#define NET_WRITING_OWN       0x10u /* of END: others of its node may write it still */
-#define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
-#define NET_PIECES_LAST       0x01u
-#define NET_PIECES_CLOCK      0x02u /* no piece: what time is it? */
+/* WRITING: which ranks write it? GUEST_WRITING: bring what these have written (with JOINED:
+ * nothing) into the file here, and let them know that this node writes it, too. */
+#define NET_WRITING_SHOW     7u
+#define NET_WRITING_WHAT     0x07u
+#define NET_WRITING_JOINED   0x08u /* of BEGIN: with others, each into its own file */
+#define NET_WRITING_OWN      0x10u /* of END: others of its node may write it still */
+#define NET_WRITING_PRODUCER 0x80u /* of GUEST_WRITING: enum engine_role */
+#define NET_PIECES_LAST      0x01u
+#define NET_PIECES_CLOCK     0x02u /* no piece: what time is it? */
+#define NET_PIECES_SHOWN     0x04u /* in answer to a SHOW: the file is not published with it */
+#define NET_SHOW_OWNER       0x01u /* the receiver's node has published it */
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u

@@ -11,6 +11,7 @@
  *  0            was never used, or is being filled: that write has not begun yet
  *  lap, length  is a range of that lap; if `check` does not fit, two writers met in it, one
  *               of which was stopped for a whole lap: no list can be made until the next lap
+ *  with UNENDED the last write of the range has not ended, or was killed in the midst
  *
  * What a lap overwrites is lost: `lost` has the time of the newest such range. A file that
  * was born before that has no list any more, but for what was written since a version of it.
@@ -34,12 +35,14 @@
 #include "util/fd_close.h"
 
 #define PREFIX "extents-"
-#define MAGIC  0x3254584544415944ull /* "DYADEXT2" */
+#define MAGIC  0x3354584544415944ull /* "DYADEXT3" */
 #define STEP   4096u                 /* places that get their disk blocks at a time */
 
-#define LENGTH_BITS 40 /* of a span; the rest is the lap, from 1 on */
-#define LENGTH_MAX  ((1ull << LENGTH_BITS) - 1)
-#define LAP(number) (((number) / STORE_EXTENTS_MAX + 1) << LENGTH_BITS)
+#define LENGTH_BITS  40 /* of a span; above UNENDED is the lap, from 1 on */
+#define LENGTH_MAX   ((1ull << LENGTH_BITS) - 1)
+#define UNENDED      (1ull << LENGTH_BITS)
+#define LAP(number)  (((number) / STORE_EXTENTS_MAX + 1) << (LENGTH_BITS + 1))
+#define LAP_OF(span) ((span) & ~(UNENDED | LENGTH_MAX))
 
 /* By how much the clock of the birth times may have been set back. */
 #define CLOCK_SET (60 * UTIL_NSEC_PER_SEC)
@@ -266,7 +269,7 @@ static void set_last(struct place *place, uint64_t now)
         ;
 }
 
-/* True: the range of `last` is as long as to begin at `offset`, and was lengthened. That it
+/* True: the range of `last` is as long as to begin at `offset`, has ended, and was lengthened. That it
  * may be said to be written later than it was, if somebody else is about to lengthen it, or if
  * the place has another use by then, does no harm. */
 static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset,
@@ -275,13 +278,13 @@ static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset
     struct place *place = place_of(extents, last);
     uint64_t span = atomic_load(&place->span), has = span & LENGTH_MAX;
 
-    if (!length || !has || (span & ~LENGTH_MAX) != LAP(last) ||
+    if (!length || !has || (span & UNENDED) || LAP_OF(span) != LAP(last) ||
         atomic_load(&place->offset) + has != offset || has + length > LENGTH_MAX ||
         atomic_load(&place->last) + PAUSE < now ||
         atomic_load(&place->first) + STREAK < now)
         return false;
     set_last(place, now);
-    return atomic_compare_exchange_strong(&place->span, &span, span + length);
+    return atomic_compare_exchange_strong(&place->span, &span, (span + length) | UNENDED);
 }
 
 static uint64_t now_ns(void)
@@ -293,7 +296,8 @@ static uint64_t now_ns(void)
 }
 
 static uint64_t add(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                    uint64_t writer, const struct store_extent *extent, uint64_t time)
+                    uint64_t writer, const struct store_extent *extent, uint64_t time,
+                    uint64_t unended)
 {
     struct header *header = &extents->table->header;
     uint64_t number = atomic_fetch_add(&header->next, 1), file = file_of(ino, btime);
@@ -316,7 +320,8 @@ static uint64_t add(struct store_extents *extents, uint64_t ino, uint64_t btime,
     SET(check, check_of(number, file, writer, offset, time));
     SET(first, extent->first);
     SET(last, extent->last);
-    atomic_store(&place->span, LAP(number) | length); /* before the write begins */
+    atomic_store(&place->span,
+                 LAP(number) | unended | length); /* before the write begins */
     return number;
 }
 
@@ -328,13 +333,13 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
 
     return last && extend(extents, last, offset, length, now)
                ? last
-               : add(extents, ino, btime, writer, &extent, now);
+               : add(extents, ino, btime, writer, &extent, now, length ? UNENDED : 0);
 }
 
 bool store_extents_add_other(struct store_extents *extents, uint64_t ino, uint64_t btime,
                              uint64_t writer, const struct store_extent *extent)
 {
-    return add(extents, ino, btime, writer, extent, now_ns()) != 0;
+    return add(extents, ino, btime, writer, extent, now_ns(), 0) != 0;
 }
 
 /* At any time. */
@@ -344,13 +349,13 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
     const struct store_extent all = {0, LENGTH_MAX, 0, UINT64_MAX};
 
     if (next_of(extents) > 1)
-        add(extents, ino, btime, writer, &all, now_ns());
+        add(extents, ino, btime, writer, &all, now_ns(), 0);
 }
 
 void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime)
 {
     store_extents_begin(extents);
-    add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns());
+    add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns(), 0);
 }
 
 void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
@@ -358,7 +363,7 @@ void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint
 {
     const struct store_extent extent = {version->size, 0, version->time, version->time};
 
-    add(extents, ino, btime, VERSION, &extent, now_ns());
+    add(extents, ino, btime, VERSION, &extent, now_ns(), 0);
 }
 
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
@@ -366,30 +371,40 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 {
     struct place *place = place_of(extents, number);
     uint64_t span = atomic_load(&place->span), offset = atomic_load(&place->offset);
+    uint64_t length = span & LENGTH_MAX;
 
-    if (end == planned_end) {
-        set_last(place, now_ns());
-        return true;
-    }
-    if ((span & ~LENGTH_MAX) != LAP(number) || offset + (span & LENGTH_MAX) != planned_end)
-        return false;    /* another thread has lengthened it */
+    if (LAP_OF(span) != LAP(number)) /* lost: `lost` tells */
+        return end == planned_end;
+    if (offset + length != planned_end) /* another thread has cut it */
+        return false;
     if (end <= offset) { /* as if it had not been added */
         SET(first, 0);
         SET(last, 0);
-        return true;
+    } else {
+        set_last(place, now_ns());
+        length = end - offset;
     }
-    set_last(place, now_ns());
-    return atomic_compare_exchange_strong(&place->span, &span,
-                                          LAP(number) | (end - offset));
+    return atomic_compare_exchange_strong(&place->span, &span, LAP(number) | length);
 }
 
 /* --- list --- */
 
-static bool is_of(uint64_t by, uint64_t writer, uint64_t but)
+/* Which ranges a list is to have. */
+struct filter {
+    uint64_t writer, but;
+    bool shows; /* store_extents_list_newer() */
+    uint64_t newer;
+    bool unended; /* out */
+};
+
+static bool is_of(uint64_t by, const struct filter *filter)
 {
-    return by != VERSION && (!writer || by == writer) &&
+    uint64_t whose = by & ~STORE_EXTENTS_SHOWN, but = filter->but;
+
+    return by != VERSION && (!filter->writer || whose == filter->writer) &&
            (!but ||
-            (but == STORE_EXTENTS_OTHERS ? !(by & STORE_EXTENTS_OTHER) : by != but));
+            (but == STORE_EXTENTS_OTHERS ? !(by & STORE_EXTENTS_OTHER) : whose != but)) &&
+           (!filter->shows || whose == by);
 }
 
 /* A walk along the ring, for one file. */
@@ -397,6 +412,7 @@ struct walk {
     const struct store_extents *extents;
     uint64_t file, number, next;
     uint64_t writer, time; /* of the place that was found */
+    bool unended;
     struct store_extent extent;
 };
 
@@ -423,8 +439,9 @@ static int walk_on(struct walk *walk)
         if (number % STORE_EXTENTS_MAX >= limit)
             continue;
         span = atomic_load(&place->span);
-        if ((span & ~LENGTH_MAX) != LAP(number)) /* being filled, or lost: `lost` tells */
+        if (LAP_OF(span) != LAP(number)) /* being filled, or lost: `lost` tells */
             continue;
+        walk->unended = span & UNENDED;
         of = atomic_load(&place->file);
         walk->writer = atomic_load(&place->writer);
         walk->extent =
@@ -433,7 +450,7 @@ static int walk_on(struct walk *walk)
         walk->time = atomic_load(&place->time);
         check = atomic_load(&place->check);
         if (check != check_of(number, of, walk->writer, walk->extent.offset, walk->time) &&
-            (atomic_load(&place->span) & ~LENGTH_MAX) == LAP(number)) {
+            LAP_OF(atomic_load(&place->span)) == LAP(number)) {
             errno = ENODATA;
             return -1;
         }
@@ -468,9 +485,18 @@ bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t
     return found;
 }
 
-int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                       const struct dyad_base *since, uint64_t writer, uint64_t but,
-                       struct store_extent_list *list)
+/* True if the range that the walk has found is to be in the list. */
+static bool is_wanted(const struct walk *walk, struct filter *filter)
+{
+    if (!walk->extent.last || !is_of(walk->writer, filter))
+        return false;
+    filter->unended |= filter->shows && walk->unended;
+    return !filter->shows || (!walk->unended && walk->extent.last >= filter->newer);
+}
+
+static int list_filtered(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                         const struct dyad_base *since, struct filter *filter,
+                         struct store_extent_list *list)
 {
     struct walk walk = walk_begin(extents, ino, btime);
     uint64_t lost, from = btime;
@@ -484,7 +510,7 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
             store_extent_list_free(list);
             begun = begins || !since;
             from = walk.time;
-        } else if (walk.extent.last && is_of(walk.writer, writer, but) &&
+        } else if (is_wanted(&walk, filter) &&
                    store_extent_list_add(list, &walk.extent) < 0) {
             goto error;
         }
@@ -501,6 +527,26 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
 error:
     store_extent_list_free(list);
     return -1;
+}
+
+int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       const struct dyad_base *since, uint64_t writer, uint64_t but,
+                       struct store_extent_list *list)
+{
+    struct filter filter = {.writer = writer, .but = but};
+
+    return list_filtered(extents, ino, btime, since, &filter, list);
+}
+
+int store_extents_list_newer(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             const struct dyad_base *since, uint64_t but, uint64_t newer,
+                             struct store_extent_list *list, bool *unended)
+{
+    struct filter filter = {.but = but, .shows = true, .newer = newer};
+    int rc = list_filtered(extents, ino, btime, since, &filter, list);
+
+    *unended = filter.unended;
+    return rc;
 }
 
 /* The file first: what it has by then was recorded before. */

@@ -25,6 +25,9 @@ struct store_extents;
 /* A writer that is another node: this, and any number below 2^62 for the node. No mark has that
  * bit. */
 #define STORE_EXTENTS_OTHER (1ull << 63)
+/* Beside that: it was shown here (engine/publish/pieces_show.c), and no close of that node has
+ * given it away yet. */
+#define STORE_EXTENTS_SHOWN (1ull << 62)
 /* As `but` of store_extents_list(): all other nodes. */
 #define STORE_EXTENTS_OTHERS UINT64_MAX
 
@@ -76,6 +79,12 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
                        const struct dyad_base *since, uint64_t writer, uint64_t but,
                        struct store_extent_list *list);
+/* What is to be shown to another node: the same, by all but `but`, of what is in the file at `newer`
+ * ns or later, by the node's clock, and was not shown here only. *unended: more is about to be
+ * written, or was when its writer was killed, and is left out. */
+int store_extents_list_newer(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             const struct dyad_base *since, uint64_t but, uint64_t newer,
+                             struct store_extent_list *list, bool *unended);
 /* True if the file's end, and all that it has on its disk, is recorded, since it was that version
  * (NULL: ever), but for the rest of a
  * block. False: somebody has written past the record, the file system does not tell, or there

@@ -139,6 +139,13 @@ bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t bti
  * empty. Any process. */
 bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
                             bool begin);
+/* Another node writes the file, too: so it is noted of all descriptions of the file of that inode
+ * and birth time, and of those that are about to open upath. Any process. */
+void store_marks_set_joint(struct store_marks *marks, const char *upath, uint64_t ino,
+                           uint64_t btime);
+/* True if that is noted of the mark, and what it writes is recorded: who reads by way of the
+ * description is to see what other nodes have written. */
+bool store_marks_joint(struct store_marks *marks, store_mark_t mark);
 /* Something is about to be written that cannot be recorded. */
 void store_marks_unrecord(struct store_marks *marks, store_mark_t mark);
 /* True if all that the open descriptions of the file write is recorded: of the file of `mark`,

@@ -348,6 +348,32 @@ void store_marks_record_later(struct store_marks *marks, store_mark_t mark)
     change_base(marks, mark, MARKS_BASE_LATER, MARKS_BASE_OPENS);
 }
 
+void store_marks_set_joint(struct store_marks *marks, const char *upath, uint64_t ino,
+                           uint64_t btime)
+{
+    struct marks_table *table = marks->table;
+    uint32_t top = atomic_load(&table->header.top);
+    uint64_t name = marks_hash_name(upath);
+
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+        unsigned state = WORD_STATE(word);
+
+        if (state == STORE_MARK_OPENING
+                ? atomic_load(&slot->name) == name
+                : ino && state == STORE_MARK_DIRTY && marks_same_file(slot, ino, btime))
+            change_base(marks, marks_mark_of(word, i), MARKS_BASE_JOINT, 0);
+    }
+}
+
+bool store_marks_joint(struct store_marks *marks, store_mark_t mark)
+{
+    uint32_t both = MARKS_BASE_JOINT | MARKS_BASE_RECORDED;
+
+    return (flags_of(marks, mark) & both) == both;
+}
+
 bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t btime)
 {
     return look_at_writers(marks, 0, ino, btime).undecided;

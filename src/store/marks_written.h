@@ -20,8 +20,8 @@ struct marks_look {
 
 /* As `base`. Any process may set OVERTAKEN or clear RECORDED, so it says of which use of the
  * slot it is. */
-#define MARKS_BASE(mark)     ((uint32_t)((mark) >> 16) << 8)
-#define MARKS_BASE_FLAGS     255u
+#define MARKS_BASE(mark)     ((uint32_t)((mark) >> 16) << 12)
+#define MARKS_BASE_FLAGS     4095u
 #define MARKS_BASE_FROM      1u /* `size` and `mtime` are the file's, else the open's time */
 #define MARKS_BASE_OVERTAKEN 2u
 #define MARKS_BASE_RECORDED  4u /* store_marks_recorded(), ... */
@@ -30,6 +30,7 @@ struct marks_look {
 #define MARKS_BASE_LATER     32u  /* not RECORDED, but may be: store_marks_record_all() */
 #define MARKS_BASE_OPENS     64u  /* DECIDED, LATER or neither is about to be said */
 #define MARKS_BASE_JOINED    128u /* another one was changing it: it is nobody's version */
+#define MARKS_BASE_JOINT     256u /* store_marks_joint() */
 
 enum marks_look_kind {
     MARKS_LOOK_NONE, /* it counts as written */

@@ -84,6 +84,11 @@ bool wrapper_tracks(int fd)
     return wrapper_fd_marked(fd) && wrapper_active() && wrapper_mine();
 }
 
+int wrapper_show(int fd)
+{
+    return wrapper_fd_joint(fd) && wrapper_tracks(fd) ? wrapper_fd_show(fd) : 0;
+}
+
 const struct engine_ops *wrapper_engine(void)
 {
     const struct engine_ops *ops = wrapper_engine_loaded();

@@ -43,6 +43,9 @@ bool wrapper_mine(void);
 /* True if the descriptor is tracked, and the caller is a program's thread in a process
  * that owns its memory. */
 bool wrapper_tracks(int fd);
+/* fd, which is marked, is about to be read, or its length to be asked for: if other nodes write the
+ * file, too, bring what they have written. 0, or -1 with EIO. */
+int wrapper_show(int fd);
 
 /* The engine's table, or NULL: this process does not use it. Loads the engine at the
  * first call; lets the member's thread join. Keeps errno. */

@@ -80,7 +80,7 @@ static bool is_same_file(const struct wrapper_desc *desc, int fd)
 {
     struct stat st;
 
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == desc->dev &&
+    return fd >= 0 && REAL(fstat)(fd, &st) == 0 && st.st_dev == desc->dev &&
            st.st_ino == desc->ino;
 }
 
@@ -169,7 +169,7 @@ int wrapper_fd_add(int fd, engine_token token, enum engine_role role)
 {
     struct stat st;
 
-    return fstat(fd, &st) < 0 ? -1 : add(fd, token, role, &st);
+    return REAL(fstat)(fd, &st) < 0 ? -1 : add(fd, token, role, &st);
 }
 
 int wrapper_fd_inherit(int fd, engine_token token, enum engine_role role)
@@ -374,6 +374,28 @@ void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64
 
     if (token && ops)
         ops->write_record_end(token, number, planned_end, end);
+}
+
+bool wrapper_fd_joint(int fd)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops;
+    engine_token token;
+
+    if (!desc || atomic_load_explicit(&desc->unrecorded, memory_order_relaxed))
+        return false;
+    ops = wrapper_engine_loaded();
+    token = atomic_load_explicit(&desc->token, memory_order_relaxed);
+    return ops && token && ops->write_joint(token);
+}
+
+int wrapper_fd_show(int fd)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+
+    return token && ops ? ENGINE_CALL(ops->write_show(token, fd)) : 0;
 }
 
 void wrapper_fd_unrecord(int fd)

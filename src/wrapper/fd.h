@@ -79,6 +79,10 @@ bool wrapper_fd_recorded(int fd);
  * `planned_end`, but to `end`: _end(). */
 uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length);
 void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64_t end);
+/* True if other nodes write the file of fd, which is marked, too. Then bring what they have written:
+ * 0, or -1 with EIO. */
+bool wrapper_fd_joint(int fd);
+int wrapper_fd_show(int fd);
 /* Something is about to be written to fd that cannot be recorded. Any descriptor of a thread of the
  * program. */
 void wrapper_fd_unrecord(int fd);

@@ -139,6 +139,8 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off64_
 
     if (!tracked && !((flags & MAP_FIXED) && is_followed()))
         return real(addr, len, prot, flags, fd, offset);
+    if (tracked && wrapper_show(fd) < 0)
+        return MAP_FAILED;
     wrapper_pieces_lock(&mask);
     INSIDE(p, real(addr, len, prot, flags, fd, offset));
     if (p != MAP_FAILED) {

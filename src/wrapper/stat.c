@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "wrapper/core.h"
+#include "wrapper/fd.h"
 #include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
@@ -123,14 +124,16 @@ static enum wrapper_resolved look_newer(int dirfd, const char *path, bool follow
         return rc;                                                             \
     } while (0)
 
-#define DEFINE_FSTAT(name, params, fd, ...)                         \
-    int wrapped_##name params                                       \
-    {                                                               \
-        int rc = REAL(name)(__VA_ARGS__);                           \
-        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && \
-            wrapper_path_on_device(st->st_dev) && is_below(fd, "")) \
-            STEADY(st);                                             \
-        return rc;                                                  \
+#define DEFINE_FSTAT(name, params, fd, ...)                                     \
+    int wrapped_##name params                                                   \
+    {                                                                           \
+        if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_show(fd) < 0) \
+            return -1;                                                          \
+        int rc = REAL(name)(__VA_ARGS__);                                       \
+        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) &&             \
+            wrapper_path_on_device(st->st_dev) && is_below(fd, ""))             \
+            STEADY(st);                                                         \
+        return rc;                                                              \
     }
 DEFINE_FSTAT(fstat, (int fd, struct stat *st), fd, fd, st)
 DEFINE_FSTAT(fstat64, (int fd, struct stat64 *st), fd, fd, st)

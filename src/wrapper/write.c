@@ -152,7 +152,7 @@ static bool is_opening(int fd, off64_t len)
 {
     struct stat st;
 
-    return len == 0 && fstat(fd, &st) == 0 && st.st_size == 0 &&
+    return len == 0 && REAL(fstat)(fd, &st) == 0 && st.st_size == 0 &&
            wrapper_caller_knows() == WRAPPER_CALLER_JOINS;
 }
 

@@ -135,7 +135,7 @@ void joined_writers_later(struct member *member, const char *upath,
 
     DL_FOREACH(OWN(member, joined_writers)->laters, later)
     {
-        if (strcmp(later->upath, upath) == 0)
+        if (later->fn == fn && strcmp(later->upath, upath) == 0)
             return;
     }
     if (!(later = calloc(1, sizeof(*later) + strlen(upath) + 1)))
@@ -163,13 +163,18 @@ static bool is_one(const uint8_t *a, const uint8_t *b)
     return dyad_storage_equal(a, b) && !dyad_storage_equal(a, none);
 }
 
+bool joined_writers_are_beside(const struct net_peer *a, const struct net_peer *b)
+{
+    return strcmp(a->node, b->node) == 0 &&
+           (is_one(a->storage_producer, b->storage_producer) ||
+            is_one(a->storage_consumer, b->storage_consumer));
+}
+
 static bool are_beside(void *arg, uint32_t rank, uint32_t other)
 {
     const struct net_peer *a = peer_of(arg, rank), *b = peer_of(arg, other);
 
-    return a && b && strcmp(a->node, b->node) == 0 &&
-           (is_one(a->storage_producer, b->storage_producer) ||
-            is_one(a->storage_consumer, b->storage_consumer));
+    return a && b && joined_writers_are_beside(a, b);
 }
 
 static int start(struct member *member)

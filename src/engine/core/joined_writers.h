@@ -20,9 +20,11 @@ void joined_writers_opened(struct member *member, const char *upath);
 void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,
                            void *arg);
 /* A process that opens upath has no mark yet: call fn, some milliseconds from now; once, if that is
- * asked for more than once until then. */
+ * asked for more than once until then, with one fn. */
 void joined_writers_later(struct member *member, const char *upath,
                           void (*fn)(void *member, const char *upath));
+/* True if both ranks are of one node, and have a storage in common. */
+bool joined_writers_are_beside(const struct net_peer *a, const struct net_peer *b);
 /* True if a process of this node has upath open for writing, opens it, or was killed over it. */
 bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
                          struct store_mark_info *info);

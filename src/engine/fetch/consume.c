@@ -259,6 +259,7 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
+    bool met = status == EALREADY; /* another node makes it, too */
 
     if (status == 0) {
         void *bytes = dht_lookup_take_bytes(c->lookup);
@@ -268,6 +269,8 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     }
     c->lookup = NULL;
     consume_enter(c, CONSUME_HERE);
+    if (met)
+        status = ENOENT;
     if (status == ENOENT && c->deadline.late) {
         time_out(c);
         return;
@@ -282,7 +285,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         status = look_above(c);
     }
     if (status != EINPROGRESS)
-        consume_end(c, status);
+        consume_end(c, met ? EALREADY : status);
 }
 
 /* LOOK_UP, if it does not look already. False: it has ended. */

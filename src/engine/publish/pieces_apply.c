@@ -48,11 +48,11 @@ struct ours {
     struct store_extent_list all;
 };
 
-static uint64_t writer_of(const struct pieces_apply *apply)
+uint64_t pieces_writer(const uint8_t storage[DYAD_STORAGE_ID_LEN])
 {
     uint64_t random;
 
-    memcpy(&random, apply->storage, sizeof(random));
+    memcpy(&random, storage, sizeof(random));
     return STORE_EXTENTS_OTHER | random >> 2;
 }
 
@@ -137,7 +137,7 @@ static int ours_read(const struct pieces_apply *apply, struct ours *ours)
     struct store_extents *extents = apply->dmd->extents;
     uint64_t ino = apply->identity.ino, btime = apply->identity.btime;
     struct dyad_base base;
-    uint64_t theirs = writer_of(apply);
+    uint64_t theirs = pieces_writer(apply->storage);
     const struct dyad_base *since = begins(apply, &base);
 
     *ours = (struct ours){0};
@@ -157,8 +157,12 @@ static int ours_read(const struct pieces_apply *apply, struct ours *ours)
     return -1;
 }
 
-/* A cut takes away what was written before it, of which it does not know here: it must be
- * older. */
+static bool are_ordered(const struct store_extent *a, const struct store_extent *b)
+{
+    return store_extent_is_newer(a, b) || store_extent_is_newer(b, a);
+}
+
+/* A cut takes away what was written before it: it must be known which. */
 static bool is_cut(const struct store_extent_list *cuts,
                    const struct store_extent_list *writes, struct store_extent *met)
 {
@@ -169,7 +173,7 @@ static bool is_cut(const struct store_extent_list *cuts,
             uint64_t end = write->offset + write->length;
             if (end <= cut->offset)
                 break;
-            if (store_extent_is_newer(write, cut))
+            if (are_ordered(write, cut))
                 continue;
             met->offset = write->offset > cut->offset ? write->offset : cut->offset;
             met->length = end - met->offset;
@@ -187,7 +191,7 @@ static uint64_t end_of(const struct store_extent_list *writes)
 }
 
 /* One node has made the file longer than the other one says it is, and than what is written
- * needs: it must be the later one. */
+ * needs: it must be known which is the later one. */
 static bool is_longer(const struct store_extent_list *a, const struct store_extent_list *b,
                       uint64_t end, struct store_extent *met)
 {
@@ -195,7 +199,7 @@ static bool is_longer(const struct store_extent_list *a, const struct store_exte
         const struct store_extent *longer = &a->extent[a->n + i];
         for (size_t k = 0; longer->offset > end && k < b->ncuts; k++) {
             const struct store_extent *cut = &b->extent[b->n + k];
-            if (longer->offset <= cut->offset || store_extent_is_newer(longer, cut))
+            if (longer->offset <= cut->offset || are_ordered(longer, cut))
                 continue;
             met->offset = cut->offset;
             met->length = longer->offset - cut->offset;
@@ -236,6 +240,18 @@ static bool is_there(int fd, uint64_t offset, const char *data, uint64_t length)
     return is;
 }
 
+/* False: it was cut to less here, later. */
+static bool is_last_length(const struct store_extent *cut,
+                           const struct store_extent_list *ours)
+{
+    for (size_t c = 0; c < ours->ncuts; c++) {
+        const struct store_extent *other = &ours->extent[ours->n + c];
+        if (other->offset < cut->offset && store_extent_is_newer(other, cut))
+            return false;
+    }
+    return true;
+}
+
 /* A cut to more than the file has makes it longer. No call that could cut off what is
  * written here at this moment. */
 static int lengthen(int fd, uint64_t size)
@@ -249,23 +265,29 @@ static int lengthen(int fd, uint64_t size)
     return fallocate(fd, 0, (off_t)size - 1, 1);
 }
 
-/* A cut to less than the version had from which both began: what that had there goes. What is
- * written here is newer (is_cut()); of what is written at this moment the caller hears. */
-static int shorten(int fd, uint64_t size, const struct store_extent_list *ours)
+/* A cut to less than the file has: what was written there before goes, and what the version had
+ * from which both began. What was written here since stays; of what is written at this moment the
+ * caller hears. */
+static int shorten(int fd, const struct store_extent *cut,
+                   const struct store_extent_list *ours)
 {
-    uint64_t at = size, end = end_of(ours) > size ? end_of(ours) : size;
+    uint64_t size = cut->offset, at = size, end = size;
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return -1;
     if ((uint64_t)st.st_size <= size)
         return 0;
-    for (size_t c = 0; c < ours->ncuts; c++)
-        if (ours->extent[ours->n + c].offset > end)
-            end = ours->extent[ours->n + c].offset;
+    for (size_t i = 0; i < ours->n + ours->ncuts; i++) {
+        const struct store_extent *since = &ours->extent[i];
+        if (since->offset + since->length > end && !store_extent_is_newer(cut, since))
+            end = since->offset + since->length;
+    }
     for (size_t i = 0; i <= ours->n; i++) {
         const struct store_extent *write = i < ours->n ? &ours->extent[i] : NULL;
         uint64_t until = write ? write->offset : end;
+        if (write && store_extent_is_newer(cut, write))
+            continue;
         if (until > at && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                     (off_t)at, (off_t)(until - at)) < 0)
             return -1;
@@ -319,6 +341,20 @@ static int put_piece(struct pieces_apply *apply, int fd, const struct store_exte
     return 0;
 }
 
+/* What of it has not been cut off here later. */
+static struct store_extent left_of(const struct store_extent *piece,
+                                   const struct store_extent_list *ours)
+{
+    struct store_extent left = *piece;
+
+    for (size_t c = 0; c < ours->ncuts; c++) {
+        const struct store_extent *cut = &ours->extent[ours->n + c];
+        if (cut->offset < left.offset + left.length && store_extent_is_newer(cut, piece))
+            left.length = cut->offset > left.offset ? cut->offset - left.offset : 0;
+    }
+    return left;
+}
+
 /* What of it the sender's node has not written again, and sent by another close that was quicker.
  * *m: where in ours->sent. */
 static int put_new(struct pieces_apply *apply, int fd, const struct store_extent *piece,
@@ -356,27 +392,31 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
         errno = EEXIST;
         return -1;
     }
-    for (size_t c = 0; write && apply->base.size && c < list->ncuts; c++)
-        if (shorten(fd, list->extent[list->n + c].offset, &ours->all) < 0)
+    for (size_t c = 0; write && c < list->ncuts; c++)
+        if (shorten(fd, &list->extent[list->n + c], &ours->all) < 0)
             return -1;
     for (size_t i = 0; i < list->n; i++) {
+        struct store_extent piece = left_of(&list->extent[i], &ours->all);
         data += PIECE_HEAD;
-        if (put_new(apply, fd, &list->extent[i], data, ours, write, &n, &m) < 0)
+        if (piece.length && put_new(apply, fd, &piece, data, ours, write, &n, &m) < 0)
             return -1;
         data += list->extent[i].length;
     }
     for (size_t c = 0; write && c < list->ncuts; c++)
-        if (lengthen(fd, list->extent[list->n + c].offset) < 0)
+        if (is_last_length(&list->extent[list->n + c], &ours->all) &&
+            lengthen(fd, list->extent[list->n + c].offset) < 0)
             return -1;
     return 0;
 }
 
 static int record(const struct pieces_apply *apply, const struct store_extent_list *list)
 {
+    uint64_t writer =
+        pieces_writer(apply->storage) | (apply->shown ? STORE_EXTENTS_SHOWN : 0);
+
     for (size_t i = 0; i < list->n + list->ncuts; i++) {
         if (!store_extents_add_other(apply->dmd->extents, apply->identity.ino,
-                                     apply->identity.btime, writer_of(apply),
-                                     &list->extent[i])) {
+                                     apply->identity.btime, writer, &list->extent[i])) {
             errno = ENOSPC;
             return -1;
         }
@@ -392,7 +432,7 @@ static bool has_met(struct pieces_apply *apply, const struct ours *ours,
     struct store_extent behind = {.offset = INT64_MAX};
     struct store_extent_list cut = {.extent = &behind, .n = 1};
 
-    for (size_t c = 0; apply->base.size && c < list->ncuts; c++)
+    for (size_t c = 0; c < list->ncuts; c++)
         if (list->extent[list->n + c].offset < behind.offset)
             behind.offset = list->extent[list->n + c].offset;
     behind.length = INT64_MAX - behind.offset;

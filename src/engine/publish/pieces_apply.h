@@ -15,6 +15,7 @@ struct pieces_apply {
     const char *upath;
     struct store_identity identity;       /* of our file */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
+    bool shown;            /* for a read here: they are not published with our file */
     struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
     int fd;                /* of a file that has the pieces (pieces.h); */
     uint64_t size;         /* bytes of that */
@@ -27,5 +28,8 @@ struct pieces_apply {
  * has come in its place. For a
  * pool thread: it blocks. */
 int pieces_apply(struct pieces_apply *apply);
+
+/* As whose writes the pieces of a node are recorded, whose storage that is. */
+uint64_t pieces_writer(const uint8_t storage[DYAD_STORAGE_ID_LEN]);
 
 #endif

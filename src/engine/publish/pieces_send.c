@@ -11,7 +11,8 @@
  *
  * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
  * and the caller sends them to another rank of that node; if there is none it says that the two
- * files are in conflict, whether they were taken or not.
+ * files are in conflict, whether they were taken or not. What is for a reader (no mark) is not
+ * looked at again: it comes once more with the next read.
  */
 #include "engine/publish/pieces_send.h"
 
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <uthash.h>
 #include <utlist.h>
@@ -38,6 +40,9 @@
 #define CLOCK_STEP 1000 /* ns, of util_clock_wall() */
 #define CLOCK_KEPT (10 * UTIL_NSEC_PER_SEC)
 
+#define UNENDED_PAUSE  100000 /* ns */
+#define UNENDED_PAUSES 10000  /* of them: a second */
+
 /* By how much another rank's clock is ahead of ours, ns. */
 struct clock {
     UT_hash_handle hh;
@@ -50,12 +55,9 @@ struct sending {
     struct engine_io io;
     struct sending *prev, *next; /* utlist */
     struct member *member;
-    struct produce *p;
-    struct member_dmd *dmd;
-    store_mark_t mark;
-    struct store_identity identity;
+    struct pieces_out out;
+    struct dyad_entry entry;
     char *upath;
-    uint32_t rank; /* who takes them */
     uint64_t id;
     int fd;                /* of the file; -1: not opened yet */
     struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
@@ -100,8 +102,8 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 static int list_of(const struct sending *s, uint64_t writer, uint64_t but,
                    struct store_extent_list *list)
 {
-    struct store_extents *extents = s->dmd->extents;
-    const struct store_identity *id = &s->identity;
+    struct store_extents *extents = s->out.dmd->extents;
+    const struct store_identity *id = &s->out.identity;
     int rc = store_extents_list(extents, id->ino, id->btime, NULL, writer, but, list);
 
     return rc < 0 && errno == ENODATA && s->base.time
@@ -110,13 +112,36 @@ static int list_of(const struct sending *s, uint64_t writer, uint64_t but,
                : rc;
 }
 
+/* What a reader is to see: all whose writes have ended. A range that is being added to may have
+ * been in part for long: for the end of that it is waited, of which no event tells, unless its
+ * writer was killed, or its disk is slow. */
+static int list_to_show(const struct sending *s, struct store_extent_list *list)
+{
+    const struct timespec pause = {.tv_nsec = UNENDED_PAUSE};
+    const struct store_identity *id = &s->out.identity;
+    bool unended = true;
+
+    for (int i = 0; unended; i++) {
+        store_extent_list_free(list);
+        if (store_extents_list_newer(s->out.dmd->extents, id->ino, id->btime,
+                                     s->base.time ? &s->base : NULL, s->out.but,
+                                     s->out.newer, list, &unended) < 0)
+            return -1;
+        if (i == UNENDED_PAUSES)
+            break;
+        if (unended)
+            nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
 static int open_file(struct sending *s)
 {
-    const struct store_identity *id = &s->identity;
-    struct store_extents *extents = s->dmd->extents;
+    const struct store_identity *id = &s->out.identity;
+    struct store_extents *extents = s->out.dmd->extents;
     const struct dyad_base *since = NULL;
 
-    s->fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
+    s->fd = store_dir_open(s->out.dmd->dir, s->upath, O_RDONLY, 0);
     if (s->fd < 0)
         return -1;
     if (!store_identity_is(s->fd, id)) {
@@ -132,7 +157,11 @@ static int open_file(struct sending *s)
     }
     store_extent_list_free(&s->others);
     store_extent_list_free(&s->list);
-    return list_of(s, 0, s->mark, &s->others) < 0 ? -1 : list_of(s, s->mark, 0, &s->list);
+    if (!s->out.mark)
+        return list_to_show(s, &s->list);
+    return list_of(s, 0, s->out.mark, &s->others) < 0
+               ? -1
+               : list_of(s, s->out.mark, 0, &s->list);
 }
 
 /* True for a cut that counts: a later one may have made the file shorter, or it has failed. */
@@ -188,7 +217,7 @@ static bool is_stale(const struct sending *s)
     struct store_extent_list now;
     bool is;
 
-    if (list_of(s, 0, s->mark, &now) < 0)
+    if (list_of(s, 0, s->out.mark, &now) < 0)
         return true;
     is = store_extent_list_changed(&s->others, &now, &s->list, NULL);
     store_extent_list_free(&now);
@@ -241,14 +270,14 @@ static void sending_free(struct sending *s)
 
 static void sending_end(struct sending *s)
 {
-    struct produce *p = s->p;
+    struct pieces_out out = s->out;
     struct store_extent met = s->met;
     struct member *member = s->member;
     int status = s->status;
 
     sending_free(s);
     exit_barrier_activity(member);
-    produce_pieces_sent(p, status, met.offset, met.length);
+    out.fn(out.arg, status, met.offset, met.length);
 }
 
 static void chunk_read(void *arg);
@@ -345,7 +374,7 @@ static void clock_keep(struct member *member, const struct clock *measured)
 
 static void begin(struct sending *s)
 {
-    const struct clock *known = clock_find(s->member, s->rank);
+    const struct clock *known = clock_find(s->member, s->out.rank);
 
     uint64_t age = known ? util_clock_now() - known->when : 0;
 
@@ -356,7 +385,7 @@ static void begin(struct sending *s)
         read_next(s);
         return;
     }
-    s->clock = (struct clock){.rank = s->rank, .min = INT64_MIN, .max = INT64_MAX};
+    s->clock = (struct clock){.rank = s->out.rank, .min = INT64_MIN, .max = INT64_MAX};
     s->clock_asks = CLOCK_ASKS;
     ask_clock(s);
 }
@@ -374,10 +403,12 @@ static void go_on(struct sending *s)
             ask_clock(s);
             return;
         }
-        log_debug("the clock of rank %u is ahead of ours by %lld to %lld ns", s->rank,
+        log_debug("the clock of rank %u is ahead of ours by %lld to %lld ns", s->out.rank,
                   (long long)s->clock.min, (long long)s->clock.max);
         clock_keep(s->member, &s->clock);
         read_next(s);
+    } else if (s->last && !s->out.mark) {
+        sending_end(s);
     } else if (s->last) {
         s->reading = true;
         engine_io_submit(s->member->io, &s->io, check_again, checked_again, s);
@@ -409,12 +440,10 @@ static void send_message(struct sending *s, struct net_msg *msg, const void *dat
 {
     msg->type = NET_MSG_PIECES;
     msg->id = s->id;
-    msg->entry = s->p->record.entry;
-    msg->entry.upath = s->upath;
-    msg->entry.version = s->p->version; /* that was refused */
+    msg->entry = s->entry;
     msg->base = s->base;
     s->in_worker = true;
-    if (net_worker_send(s->member->worker, s->rank, msg, data, (size_t)msg->length,
+    if (net_worker_send(s->member->worker, s->out.rank, msg, data, (size_t)msg->length,
                         chunk_sent, s) < 0) {
         s->in_worker = false;
         answer(s, EHOSTUNREACH);
@@ -424,7 +453,8 @@ static void send_message(struct sending *s, struct net_msg *msg, const void *dat
 static void chunk_read(void *arg)
 {
     struct sending *s = arg;
-    struct net_msg msg = {.flags = s->last ? NET_PIECES_LAST : 0,
+    struct net_msg msg = {.flags = (uint8_t)((s->last ? NET_PIECES_LAST : 0) |
+                                             (s->out.mark ? 0 : NET_PIECES_SHOWN)),
                           .offset = s->before,
                           .length = s->len,
                           .after = (uint64_t)s->clock.min,
@@ -434,30 +464,31 @@ static void chunk_read(void *arg)
     if (s->answered || s->error) { /* its taker is gone; or EIO: no answer of a taker */
         if (s->error)
             log_warn("\"%s\" cannot be given to %s: %s", s->upath,
-                     member_describe(s->member, s->rank), strerror(s->error));
+                     member_describe(s->member, s->out.rank), strerror(s->error));
         answer(s, s->answered ? s->status : EIO);
+        return;
+    }
+    if (!s->out.mark && s->last && !s->before && !s->len) { /* nothing is new */
+        answer(s, 0);
         return;
     }
     DYAD_CRASH_POINT("pieces-send");
     send_message(s, &msg, s->len ? s->data : NULL);
 }
 
-int pieces_send(struct produce *p)
+int pieces_send(struct member *member, const struct pieces_out *out)
 {
-    struct member *member = p->member;
     struct sending *s = calloc(1, sizeof(*s));
 
-    if (!s || !(s->upath = strdup(p->upath))) {
+    if (!s || !(s->upath = strdup(out->upath))) {
         free(s);
         errno = ENOMEM;
         return -1;
     }
     s->member = member;
-    s->p = p;
-    s->dmd = &member->dmd[p->role];
-    s->mark = p->mark;
-    s->identity = p->record.identity;
-    s->rank = p->taker;
+    s->out = *out;
+    s->entry = *out->entry;
+    s->entry.upath = s->upath;
     s->id = member->next_id += 2;
     s->fd = -1;
     DL_APPEND(OWN(member, pieces_sent)->sendings, s);
@@ -474,7 +505,7 @@ static bool reply_received(struct member *member, const struct net_msg *msg, voi
     (void)len;
     DL_FOREACH(OWN(member, pieces_sent)->sendings, s)
     {
-        if (s->id == msg->id && s->rank == msg->source && !s->reading && !s->answered) {
+        if (s->id == msg->id && s->out.rank == msg->source && !s->reading && !s->answered) {
             s->met = (struct store_extent){.offset = msg->offset, .length = msg->length};
             if (s->clock_asks > 0)
                 clock_told(s, (int64_t)msg->after);
@@ -492,7 +523,7 @@ static void taker_gone(struct member *member, uint32_t rank)
     clock_forget(member, rank);
     DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
     {
-        if (s->rank == rank && !s->answered)
+        if (s->out.rank == rank && !s->answered)
             answer(s, EHOSTUNREACH);
     }
 }

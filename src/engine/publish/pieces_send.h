@@ -12,11 +12,26 @@
 
 struct produce;
 
+/* What is sent, and to whom. */
+struct pieces_out {
+    struct member_dmd *dmd;
+    const char *upath; /* copied */
+    struct store_identity identity;
+    const struct dyad_entry *entry; /* the sender's, copied */
+    uint32_t rank;                  /* who takes them */
+    store_mark_t mark;              /* by way of that description; 0: for a reader there, */
+    uint64_t but, newer;            /* ... as store_extents_list_newer() has it */
+    /* status 0: they are in its file, and, with a mark, published; EHOSTUNREACH: it is gone; or what
+     * it has answered (NET_MSG_PIECES_REPLY), with the bytes that both have written; or EIO. */
+    void (*fn)(void *arg, int status, uint64_t met, uint64_t met_length);
+    void *arg;
+};
+
 /* True if the publish p, which `there` has come before, can give its pieces to the owner of
  * `there`. Loop thread. */
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there);
-/* Send the pieces of p->mark to p->taker. 0: produce_pieces_sent(p) will be
- * called, not from inside; or -1 with errno. Loop thread. */
-int pieces_send(struct produce *p);
+/* Send them. 0: fn will be called, not from inside, unless the member ends; or -1 with errno. Loop
+ * thread. */
+int pieces_send(struct member *member, const struct pieces_out *out);
 
 #endif

@@ -10,7 +10,8 @@
  *   PUBLISHING  the homes have acknowledged               answered
  *
  * Of two nodes that each have been refused for the other's version one has to publish:
- * is_first().
+ * is_first(). Pieces that are for a read here are answered when they are in the file
+ * (pieces_show.c): it is open, and published at its close.
  */
 #include "engine/publish/pieces_take.h"
 
@@ -160,6 +161,10 @@ static void applied(void *arg)
         taking_end(t, store_dir_lacks(t->dmd->dir, t->upath) ? ENOENT : ESTALE);
         return;
     }
+    if (t->apply.shown) {
+        taking_end(t, 0);
+        return;
+    }
     t->state = PUBLISHING;
     DYAD_CRASH_POINT("pieces-applied");
     if (produce_merged(t->member, t->role, t->upath, &t->version, published, t) < 0)
@@ -203,7 +208,7 @@ static int find(struct taking *t)
     const struct produce *ours = produce_merging(member, t->upath);
     int rc = ENOENT;
 
-    if (ours && is_first(t, ours))
+    if (ours && !t->apply.shown && is_first(t, ours))
         return EAGAIN;
     if (produce_pending(member, t->upath))
         return EINPROGRESS;
@@ -284,6 +289,7 @@ static struct taking *taking_create(struct member *member, const struct net_msg 
     t->id = msg->id;
     t->version = msg->entry.version;
     t->apply.base = msg->base;
+    t->apply.shown = msg->flags & NET_PIECES_SHOWN;
     memcpy(t->apply.storage, msg->entry.storage, sizeof(t->apply.storage));
     t->apply.fd = -1;
     t->state = IDLE;

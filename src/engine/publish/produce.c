@@ -233,7 +233,18 @@ static void is_merged(struct produce *p)
 
 static void merge(struct produce *p)
 {
-    if (pieces_send(p) < 0)
+    struct dyad_entry entry = p->record.entry;
+    struct pieces_out out = {.dmd = &p->member->dmd[p->role],
+                             .upath = p->upath,
+                             .identity = p->record.identity,
+                             .entry = &entry,
+                             .rank = p->taker,
+                             .mark = p->mark,
+                             .fn = produce_pieces_sent,
+                             .arg = p};
+
+    entry.version = p->version; /* that was refused */
+    if (pieces_send(p->member, &out) < 0)
         produce_pieces_sent(p, errno, 0, 0);
 }
 
@@ -289,8 +300,10 @@ static bool next_taker(struct produce *p)
 /* EHOSTUNREACH: the taker is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way
  * to a third one; a home that refused us may not have heard of that yet. ENOENT: it has the file no
  * more. Else the homes are asked anew, and refuse it again if the other version is still there. */
-void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length)
+void produce_pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length)
 {
+    struct produce *p = arg;
+
     if (status == 0) {
         is_merged(p);
         return;

@@ -83,9 +83,8 @@ void produce_parents(struct produce *p);
 /* Publish p->record, with the bytes of a small file. 0 or -1 with errno. */
 int produce_publish(struct produce *p);
 
-/* The answer to pieces_send(): status 0, or an errno value; with EEXIST the bytes that both
- * have written. */
-void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length);
+/* The answer to pieces_send() for a publish (arg). */
+void produce_pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length);
 
 /* --- produce_changed.c --- */
 

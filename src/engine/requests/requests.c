@@ -24,6 +24,7 @@
 #include "engine/promoted/promoted.h"
 #include "engine/publish/held_open.h"
 #include "engine/publish/late_names.h"
+#include "engine/publish/pieces_show.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
 #include "engine/publish/shared_storage.h"
@@ -153,7 +154,7 @@ static void consumed(void *arg, int status)
                                                                          : 0,
                                  probed, guest)))
         return;
-    if (status == ENOENT && (guest->msg.flags & NET_CONSUME_MAKES))
+    if ((status == ENOENT || status == EALREADY) && (guest->msg.flags & NET_CONSUME_MAKES))
         joined_writers_noted(guest->member, guest->msg.entry.upath);
     request_of(guest)->looked = startup_validation_must_tell(guest->member);
     if (status == 0 && is_read(guest)) {
@@ -327,10 +328,15 @@ static int guest_writing(struct guest *guest)
         msg->flags & NET_WRITING_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER;
     unsigned what = msg->flags & NET_WRITING_WHAT;
 
-    if ((what == NET_WRITING_BEGIN && !msg->entry.upath) || !guest->member->dmd[role].dir) {
+    if (((what == NET_WRITING_BEGIN || what == NET_WRITING_SHOW) && !msg->entry.upath) ||
+        !guest->member->dmd[role].dir) {
         errno = EPROTO;
         return -1;
     }
+    if (what == NET_WRITING_SHOW)
+        return pends(guest,
+                     pieces_show(guest->member, role, msg->entry.upath,
+                                 !(msg->flags & NET_WRITING_JOINED), published, guest));
     if (msg->flags & NET_WRITING_JOINED)
         return pends(guest, dht_node_writing(guest->member->dht, msg->entry.upath,
                                              DHT_WRITING_JOIN, published, guest));

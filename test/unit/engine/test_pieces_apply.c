@@ -76,18 +76,23 @@ static void piece(uint64_t offset, const char *text)
     usleep(200);
 }
 
-/* All that it has sent, with a clock that is known to 20 us, more or less. */
-static int applies(void)
+/* All that it has sent, with a clock that is known to so many ns, more or less. */
+static int applies_within(int64_t ns)
 {
     int status;
 
-    apply.ahead_min = ahead - 20000;
-    apply.ahead_max = ahead + 20000;
+    apply.ahead_min = ahead - ns;
+    apply.ahead_max = ahead + ns;
     status = pieces_apply(&apply);
     apply.size = 0;
     assert_int_equal(ftruncate(apply.fd, 0), 0);
     lseek(apply.fd, 0, SEEK_SET);
     return status;
+}
+
+static int applies(void)
+{
+    return applies_within(20000);
 }
 
 static void has(const char *want)
@@ -227,15 +232,46 @@ static void test_cuts(void **state)
     assert_int_equal(applies(), 0);
     assert_int_equal(fstat(file, &st), 0);
     assert_int_equal(st.st_size, 100);
-    /* Shorter than another node has made it, later; and longer than one has, before. */
+    /* Shorter than another node has made it, later: also than what this node has written. */
     piece(50, "");
-    assert_int_equal(applies(), EEXIST);
-    assert_int_equal(apply.met.offset, 50);
-    assert_int_equal(apply.met.length, 50);
-    piece(3, ""); /* it takes away what this node has written */
-    assert_int_equal(applies(), EEXIST);
-    assert_int_equal(apply.met.offset, 3);
+    assert_int_equal(applies(), 0);
+    assert_int_equal(fstat(file, &st), 0);
+    assert_int_equal(st.st_size, 50);
+    piece(3, "");
+    assert_int_equal(applies(), 0);
+    has("aaa");
+    /* At a time that is too near. */
+    write_here(3, "bb");
+    piece(4, "");
+    assert_int_equal(applies_within(2000000), EEXIST);
+    assert_int_equal(apply.met.offset, 4);
     assert_int_equal(apply.met.length, 1);
+}
+
+/* It has written behind an end to which the file was cut here, before and after that. */
+static void test_cut_here(void **state)
+{
+    uint64_t n;
+
+    (void)state;
+    write_here(0, "aaaaaaaa");
+    piece(6, "zz");
+    n = store_extents_add(dmd.extents, apply.identity.ino, apply.identity.btime, 7, 0, 3,
+                          0);
+    assert_int_not_equal(n, 0);
+    assert_int_equal(ftruncate(file, 3), 0);
+    usleep(200);
+    assert_int_equal(applies(), 0);
+    has("aaa");
+    piece(4, "y");
+    assert_int_equal(applies(), 0);
+    assert_int_equal(lseek(file, 0, SEEK_END), 5);
+    piece(100, ""); /* longer, and before this one: */
+    store_extents_add(dmd.extents, apply.identity.ino, apply.identity.btime, 7, 0, 2, 0);
+    assert_int_equal(ftruncate(file, 2), 0);
+    usleep(200);
+    assert_int_equal(applies(), 0);
+    has("aa");
 }
 
 /* Both nodes change one version, in place. What was written before counts no more. */
@@ -350,6 +386,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unrecorded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cut_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_copy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_cut, setup, teardown),

@@ -135,9 +135,11 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
     return may_send && !p->unmerged;
 }
 
-int pieces_send(struct produce *p)
+int pieces_send(struct member *m, const struct pieces_out *out)
 {
-    sends = p;
+    (void)m;
+    assert_true(out->fn == produce_pieces_sent);
+    sends = out->arg;
     return 0;
 }
 

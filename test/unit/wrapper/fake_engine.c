@@ -549,6 +549,12 @@ static void write_unrecord(engine_token token)
     (void)token;
 }
 
+static bool write_joint(engine_token token)
+{
+    (void)token;
+    return false;
+}
+
 static bool is_held(const char *path)
 {
     struct flock lock = {
@@ -704,6 +710,7 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .write_record = write_record,
         .write_record_end = write_record_end,
         .write_unrecord = write_unrecord,
+        .write_joint = write_joint,
         .superseded = superseded,
     };
     return abi == ENGINE_ABI ? &ops : NULL;
