@@ -10,7 +10,8 @@
 
 enum { WRITERS = 3, FILES = 4, ROUNDS = 150 };
 
-static void write_for_ever(int writer)
+/* Writes files until it is killed; after the first one it writes a byte to `begun`. */
+static void write_for_ever(int writer, int begun)
 {
     char upath[32], path[PATH_MAX];
 
@@ -28,6 +29,8 @@ static void write_for_ever(int writer)
         if (closed_by_name(marks, mark, scratch->dir, upath, false))
             store_marks_clear(marks, mark);
         /* false: a later writer settled it after a ruling of the parent */
+        if (i == 0)
+            CHILD_CHECK(write(begun, "b", 1) == 1);
     }
 }
 
@@ -89,7 +92,7 @@ static void rule_all(void)
 static void killed_at_random(void **state)
 {
     store_mark_t live;
-    int stop, abandoned = 0;
+    int stop, begun[2], abandoned = 0;
     pid_t holder = hold(&live, &stop), pids[WRITERS];
     unsigned seed = (unsigned)time(NULL);
 
@@ -98,12 +101,18 @@ static void killed_at_random(void **state)
     int ask = open(scratch_path(scratch, "live"), O_RDONLY);
     assert_true(ask >= 0);
     for (int round = 0; round < ROUNDS; round++) {
+        char byte;
+        assert_int_equal(pipe(begun), 0);
         for (int i = 0; i < WRITERS; i++) {
             pids[i] = fork();
             if (pids[i] == 0)
-                write_for_ever(i);
+                write_for_ever(i, begun[1]);
         }
-        /* The moment of death is the experiment's variable. */
+        /* The moment of death is the experiment's variable: counted from the start of the writers
+         * or, lest all die before their first file where a start is slow, from the first of their
+         * files. */
+        if (round % 2)
+            assert_int_equal(read(begun[0], &byte, 1), 1);
         usleep((useconds_t)(rand_r(&seed) % 3000));
         for (int i = 0; i < WRITERS; i++) {
             int status;
@@ -112,6 +121,8 @@ static void killed_at_random(void **state)
             assert_true(WIFSIGNALED(status)); /* no check of the child's failed */
             assert_false(store_marks_rule(marks, live, ask));
         }
+        close(begun[0]);
+        close(begun[1]);
         rule_all();
         for (uint32_t i = 0; i < marks->table->header.top; i++) {
             struct marks_slot *slot = &marks->table->slots[i];
