@@ -68,7 +68,9 @@ static void test_add(void **state)
     (void)state;
     do { /* unless this process is kept from it, it follows at once */
         a = store_extents_add(extents, 1, born, 7, 0, 0, 4);
+        assert_true(store_extents_end(extents, a, 4, 4));
         b = store_extents_add(extents, 1, born, 7, a, 4, 4);
+        assert_true(store_extents_end(extents, b, 8, 8));
     } while (b && b != a);
     c = store_extents_add(extents, 1, born, 7, b, 100, 1);
     assert_true(a && b == a && c != a);
@@ -155,7 +157,7 @@ static void test_reset(void **state)
 
 static void test_trim(void **state)
 {
-    uint64_t born = NOW, a;
+    uint64_t born = NOW, a, b;
 
     (void)state;
     a = store_extents_add(extents, 1, born, 7, 0, 10, 10);
@@ -163,9 +165,13 @@ static void test_trim(void **state)
     is(list_of(1, born, 0, 0), "10+5");
     do {
         a = store_extents_add(extents, 1, born, 7, 0, 10, 5);
-    } while (store_extents_add(extents, 1, born, 7, a, 15, 5) != a);
-    assert_false(
-        store_extents_end(extents, a, 15, 12)); /* somebody has lengthened it since */
+        /* While that write has not ended nobody lengthens its range. */
+        assert_true(store_extents_add(extents, 1, born, 7, a, 15, 5) != a);
+        assert_true(store_extents_end(extents, a, 15, 15));
+        b = store_extents_add(extents, 1, born, 7, a, 15, 5);
+    } while (b != a);
+    assert_true(store_extents_end(extents, a, 20, 18));
+    assert_false(store_extents_end(extents, a, 20, 17)); /* it was cut since */
     is(list_of(1, born, 0, 0), "10+10");
     a = store_extents_add(extents, 2, born, 7, 0, 10, 10);
     is(list_of(2, born, 0, 0), "10+10");
@@ -220,11 +226,12 @@ static void test_processes(void **state)
             if (i % 3 && end + length <= SIZE)
                 offset = end;
             end = offset + length;
-            if (pid == 0)
-                last = store_extents_add(extents, 5, born, p + 1, last, offset, length);
-            else
+            if (pid > 0) {
                 memset(want + offset, 1, length);
-            if (pid == 0 && !last)
+                continue;
+            }
+            last = store_extents_add(extents, 5, born, p + 1, last, offset, length);
+            if (!last || !store_extents_end(extents, last, end, end))
                 _exit(1);
         }
         if (pid == 0)
@@ -241,6 +248,45 @@ static void test_processes(void **state)
     for (size_t i = 0; i < SIZE; i++)
         assert_true(want[i] != 1);
     store_extent_list_free(&list);
+}
+
+/* What another node is to be shown: what has ended, since some time, and was not shown here only. */
+static void test_newer(void **state)
+{
+    const struct store_extent theirs = {100, 10, 5, UINT64_MAX};
+    uint64_t born = NOW, node = STORE_EXTENTS_OTHER | 5, a, b, later;
+    struct store_extent_list list;
+    struct timespec now;
+    bool unended;
+
+    (void)state;
+    a = store_extents_add(extents, 1, born, 7, 0, 0, 8);
+    b = store_extents_add(extents, 1, born, 8, 0, 20, 8);
+    assert_true(store_extents_end(extents, a, 8, 8));
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, 0, 0, &list, &unended), 0);
+    is(list, "0+8");
+    assert_true(unended);
+    is(list_of(1, born, 0, 0), "0+8 20+8"); /* a close gives it away: it may be there */
+    usleep(1000);
+    assert_int_equal(clock_gettime(CLOCK_REALTIME, &now), 0);
+    later = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    assert_true(store_extents_end(extents, b, 28, 26));
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, 0, later, &list, &unended), 0);
+    is(list, "20+6");
+    assert_false(unended);
+    assert_true(
+        store_extents_add_other(extents, 1, born, node | STORE_EXTENTS_SHOWN, &theirs));
+    assert_true(store_extents_add_other(extents, 1, born, node + 1, &theirs));
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, node, 0, &list, &unended), 0);
+    is(list, "0+8 20+6 100+10");
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, node + 1, 0, &list, &unended), 0);
+    is(list, "0+8 20+6");
+    is(list_of(1, born, 0, node + 1), "0+8 20+6 100+10");
+    is(list_of(1, born, node, 0), "100+10");
 }
 
 /* What was written since the file was some version; the first such place counts. */
@@ -338,6 +384,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_trim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cover, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_boots, setup, teardown),
