@@ -15,7 +15,6 @@
 #include "client/client_promoted.h"
 #include "client/client_write.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -23,23 +22,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client/client.h"
+#include "client/client_fd_name.h"
 #include "client/client_join.h"
 #include "client/client_names.h"
 #include "client/client_record.h"
 #include "config/probes.h"
-#include "store/control.h"
 #include "store/superseded.h"
 #include "util/log.h"
 
-#define DELETED_MARK  " (deleted)"
 #define PUBLISH_TRIES 8
-#define ASIDE_PAUSE   50000 /* ns */
-#define ASIDE_MAX     20000 /* of them: a second */
 
 /* A slot belongs to one description, so threads that work on different descriptions touch
  * different records, and a fork copies the table as it is right. A record is the
@@ -308,129 +303,6 @@ int client_write_opened(engine_token token, int fd, int flags)
     return 0;
 }
 
-/* The absolute path of fd as the kernel says it, or nothing. */
-static bool shown_name(int fd, char *path, size_t size)
-{
-    char link[32];
-    ssize_t n;
-
-    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
-    n = readlink(link, path, size - 1);
-    if (n <= 0)
-        return false;
-    path[n] = '\0';
-    return true;
-}
-
-/* True if the file that fd has open is the one at path. */
-static bool is_file_at(const char *path, int fd)
-{
-    struct stat there, open;
-
-    return fstat(fd, &open) == 0 && lstat(path, &there) == 0 &&
-           there.st_dev == open.st_dev && there.st_ino == open.st_ino;
-}
-
-/* A file that was made without a name and got one later is shown by the kernel as deleted:
- * is it upath? */
-static bool is_still(const struct client_dmd *dmd, const char *upath, int fd)
-{
-    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
-
-    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
-    return is_file_at(path, fd);
-}
-
-/* True if the file behind fd has names other than upath, which is another file or gone:
- * the member knows them, and the end of the mark is reported under such a name. */
-static bool has_others(const struct client_dmd *dmd, const char *upath, int fd)
-{
-    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
-    struct stat st;
-
-    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
-    return fstat(fd, &st) == 0 && st.st_nlink > 0 && lstat(path, &st) < 0 &&
-           errno == ENOENT;
-}
-
-/* The name that an open descriptor has now, relative to its DMD; NULL: none there; or
- * ENOMEM; or ENOENT: there is no /proc. */
-static char *present_upath(const struct client_dmd *dmd, int fd)
-{
-    char path[PATH_MAX];
-    const char *below;
-    size_t suffix = strlen(DELETED_MARK), n;
-
-    if (!shown_name(fd, path, sizeof(path)))
-        return NULL;
-    n = strlen(path);
-    /* A name may end like this by itself; then the file is there. */
-    if (n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
-        !is_file_at(path, fd)) {
-        errno = 0; /* ENOENT: there is no /proc */
-        return NULL;
-    }
-    below = client_below(dmd->real, path);
-    return below ? client_name_copy(below) : NULL;
-}
-
-/* A member of this node that is told of a newer version takes the file aside, for some us, and
- * puts it back if anybody writes it: our mark, which is still there, says so. No event tells
- * when it has done that; if it is stopped in the midst, the name at the open will do. */
-static char *settled_upath(const struct client_dmd *dmd, int fd)
-{
-    static const char aside[] = STORE_CONTROL_DIR "/";
-    const struct timespec pause = {.tv_nsec = ASIDE_PAUSE};
-    char *upath;
-
-    for (int tries = 0; (upath = present_upath(dmd, fd)); tries++) {
-        if (strncmp(upath, aside, sizeof(aside) - 1) != 0)
-            return upath;
-        client_name_free(upath);
-        if (tries == ASIDE_MAX)
-            break;
-        nanosleep(&pause, NULL);
-    }
-    return NULL;
-}
-
-/* The name under which the file lay that fd has open was removed, and another one left: in
- * the same directory, where what makes such names (a link, then an unlink) nearly always
- * puts them. NULL: none there. Called at a close, which may be in a signal handler. */
-static char *remaining_upath(const struct client_dmd *dmd, int fd)
-{
-    char path[PATH_MAX], *name, *found = NULL;
-    _Alignas(struct dirent64) char entries[4096];
-    struct stat open_file;
-    const char *below;
-    ssize_t n;
-    int dir;
-
-    if (fstat(fd, &open_file) < 0 || open_file.st_nlink == 0 ||
-        !shown_name(fd, path, sizeof(path)) || !client_below(dmd->real, path) ||
-        !(name = strrchr(path, '/')))
-        return NULL;
-    *name++ = '\0';
-    if ((dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        return NULL;
-    name[-1] = '/';
-    while (!found && (n = syscall(SYS_getdents64, dir, entries, sizeof(entries))) > 0) {
-        for (ssize_t at = 0; at < n && !found;) {
-            const struct dirent64 *entry = (const void *)(entries + at);
-            size_t len = strlen(entry->d_name);
-            at += entry->d_reclen;
-            if (entry->d_ino != open_file.st_ino ||
-                (size_t)(name - path) + len >= sizeof(path))
-                continue;
-            memcpy(name, entry->d_name, len + 1);
-            if (is_file_at(path, fd) && (below = client_below(dmd->real, path)))
-                found = client_name_copy(below);
-        }
-    }
-    close(dir);
-    return found;
-}
-
 /* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
  * process without the preload. It is marked from now on. 0: not a file of ours, or no slot.
  */
@@ -455,7 +327,7 @@ engine_token client_write_inherited(enum engine_role role, int fd)
 {
     struct client *client = client_get();
     struct store_marks *marks = client->dmd[role].marks;
-    char *upath = present_upath(&client->dmd[role], fd);
+    char *upath = client_fd_name_now(&client->dmd[role], fd);
     store_mark_t mark;
 
     /* Else it could get a second mark, which nobody clears. */
@@ -482,7 +354,7 @@ int client_write_show(engine_token token, int fd)
 {
     struct client *client = client_get();
     enum engine_role role = token_role(token);
-    char *upath = settled_upath(&client->dmd[role], fd);
+    char *upath = client_fd_name(&client->dmd[role], fd);
     int rc = 0, saved = errno;
 
     /* Without a name here nothing is put together. A member that cannot be reached was logged. */
@@ -524,13 +396,13 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     errno = 0;
-    closing->upath = settled_upath(dmd, fd);
+    closing->upath = client_fd_name(dmd, fd);
     /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
     if (!closing->upath && w.first_upath &&
-        (errno == ENOENT || is_still(dmd, w.first_upath, fd)))
+        (errno == ENOENT || client_fd_name_is(dmd, w.first_upath, fd)))
         closing->upath = w.first_upath;
-    else if (!closing->upath && !(closing->upath = remaining_upath(dmd, fd)) &&
-             w.first_upath && has_others(dmd, w.first_upath, fd))
+    else if (!closing->upath && !(closing->upath = client_fd_name_left(dmd, fd)) &&
+             w.first_upath && client_fd_name_others(dmd, w.first_upath, fd))
         closing->upath = w.first_upath;
     if (closing->upath != w.first_upath)
         client_name_free(w.first_upath);
@@ -569,7 +441,7 @@ static int publish(struct client *client, struct engine_closing *closing, store_
         if (errno != ENOENT)
             return errno;
         if (closing->probe < 0 ||
-            !(upath = settled_upath(&client->dmd[role], closing->probe)))
+            !(upath = client_fd_name(&client->dmd[role], closing->probe)))
             return ENOENT;
         client_name_free(closing->upath);
         closing->upath = upath;

@@ -251,7 +251,9 @@ error:
 
 /* Each range of `list` covers the blocks that it touches. */
 bool store_extent_list_covers(const struct store_extent_list *list,
-                              const struct store_extent_list *map, uint64_t block)
+                              const struct store_extent_list *map, uint64_t block,
+                              bool (*is_hole)(void *arg, uint64_t offset, uint64_t length),
+                              void *arg)
 {
     uint64_t end = list->n ? end_of(&list->extent[list->n - 1]) : 0;
     size_t i = 0;
@@ -266,9 +268,13 @@ bool store_extent_list_covers(const struct store_extent_list *list,
             while (i < list->n &&
                    (end_of(&list->extent[i]) + block - 1) / block * block <= at)
                 i++;
-            if (i == list->n || list->extent[i].offset / block * block > at)
+            uint64_t next =
+                i < list->n ? list->extent[i].offset / block * block : UINT64_MAX;
+            if (next > end_of(&map->extent[m]))
+                next = end_of(&map->extent[m]);
+            if (next > at && !(is_hole && is_hole(arg, at, next - at)))
                 return false;
-            at = (end_of(&list->extent[i]) + block - 1) / block * block;
+            at = next > at ? next : (end_of(&list->extent[i]) + block - 1) / block * block;
         }
     }
     return true;

@@ -55,8 +55,11 @@ bool store_extent_list_changed(const struct store_extent_list *before,
 
 /* Where the file has data, and, as the only cut, its length. 0 or -1 with errno. */
 int store_extent_list_of_file(struct store_extent_list *map, int fd);
-/* True if `list` has all of such a map, but for the rest of a block (bytes). */
+/* True if `list` has all of such a map, but for the rest of a block (bytes), and for parts of which
+ * is_hole() (NULL: of none) says that they are as a hole. */
 bool store_extent_list_covers(const struct store_extent_list *list,
-                              const struct store_extent_list *map, uint64_t block);
+                              const struct store_extent_list *map, uint64_t block,
+                              bool (*is_hole)(void *arg, uint64_t offset, uint64_t length),
+                              void *arg);
 
 #endif

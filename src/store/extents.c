@@ -548,21 +548,3 @@ int store_extents_list_newer(struct store_extents *extents, uint64_t ino, uint64
     *unended = filter.unended;
     return rc;
 }
-
-/* The file first: what it has by then was recorded before. */
-bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                         const struct dyad_base *since, int fd)
-{
-    struct store_extent_list map, list = {0};
-    struct stat st;
-    bool is;
-
-    if (fstat(fd, &st) < 0 || store_extent_list_of_file(&map, fd) < 0)
-        return false;
-    is = store_extents_list(extents, ino, btime, since, 0, 0, &list) == 0 &&
-         store_extent_list_covers(&list, &map,
-                                  st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096);
-    store_extent_list_free(&map);
-    store_extent_list_free(&list);
-    return is;
-}

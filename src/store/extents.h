@@ -85,11 +85,4 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
 int store_extents_list_newer(struct store_extents *extents, uint64_t ino, uint64_t btime,
                              const struct dyad_base *since, uint64_t but, uint64_t newer,
                              struct store_extent_list *list, bool *unended);
-/* True if the file's end, and all that it has on its disk, is recorded, since it was that version
- * (NULL: ever), but for the rest of a
- * block. False: somebody has written past the record, the file system does not tell, or there
- * is no list. */
-bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                         const struct dyad_base *since, int fd);
-
 #endif

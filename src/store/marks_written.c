@@ -113,6 +113,7 @@ struct writers {
     bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
     bool undecided;          /* any of them may say so soon */
     bool recorded;           /* each of them */
+    bool joint;              /* any of them: store_marks_joint() */
     bool any, same; /* any that may have changed it; any that began as `own` has found it */
 };
 
@@ -150,6 +151,7 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
         writers.decided |= (flags & MARKS_BASE_DECIDED) != 0;
         writers.overtaken |= (flags & MARKS_BASE_OVERTAKEN) != 0;
         writers.undecided |= (flags & MARKS_BASE_OPENS) != 0;
+        writers.joint |= (flags & MARKS_BASE_JOINT) != 0;
         writers.recorded &= (flags & MARKS_BASE_RECORDED) != 0;
     }
     return writers;
@@ -325,6 +327,9 @@ bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool since
     struct writers writers = look_beside(marks, mark);
     bool empty = look_of(marks, mark)->size == 0;
 
+    /* Who noted it since this mark was made noted it here, too. */
+    if (writers.joint)
+        change_base(marks, mark, MARKS_BASE_JOINT, 0);
     if ((base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) && writers.recorded &&
         (empty || writers.decided || since)) {
         change_base(marks, mark, MARKS_BASE_DECIDED, MARKS_BASE_OPENS);

@@ -165,8 +165,7 @@ static void link_brought(void *arg, int status)
     struct consume *c = arg;
 
     c->link = NULL;
-    /* Withdrawn again, or a failure that was logged: resolving the name again shows it.
-     */
+    /* Withdrawn again, or a failure that was logged: the name, resolved again, shows it. */
     (void)status;
     consume_end(c, ESTALE);
 }
@@ -259,18 +258,16 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
+    void *bytes = status == 0 ? dht_lookup_take_bytes(c->lookup) : NULL;
     bool met = status == EALREADY; /* another node makes it, too */
 
+    c->lookup = NULL;
     if (status == 0) {
-        void *bytes = dht_lookup_take_bytes(c->lookup);
-        c->lookup = NULL;
         consume_found(c, entry, bytes);
         return;
     }
-    c->lookup = NULL;
     consume_enter(c, CONSUME_HERE);
-    if (met)
-        status = ENOENT;
+    status = met ? ENOENT : status;
     if (status == ENOENT && c->deadline.late) {
         time_out(c);
         return;

@@ -23,6 +23,7 @@
 
 #include "engine/publish/pieces.h"
 #include "store/control.h"
+#include "store/extents_cover.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"

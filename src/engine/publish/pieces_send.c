@@ -30,6 +30,7 @@
 #include "engine/publish/pieces.h"
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
+#include "store/extents_cover.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"

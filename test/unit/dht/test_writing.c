@@ -316,13 +316,14 @@ static void test_lost_end(void **state)
 
 /* --- each into a file of its own --- */
 
-static void opens(struct fake_net *net, uint32_t rank)
+/* `status`: EALREADY if another node writes it, too. */
+static void opens(struct fake_net *net, uint32_t rank, int status)
 {
     struct result r;
 
     fake_lookup(net, rank, KEY, NET_LOOKUP_COPY | NET_LOOKUP_WRITES, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
-    assert_int_equal(r.status, ENOENT);
+    assert_int_equal(r.status, status);
 }
 
 struct closed {
@@ -376,8 +377,8 @@ static void test_joined(void **state)
         struct result waits;
         struct answer answer;
 
-        opens(net, a);
-        opens(net, b);
+        opens(net, a, ENOENT);
+        opens(net, b, EALREADY);
         fake_lookup(net, r, KEY, NET_LOOKUP_COPY | NET_LOOKUP_WAIT, NULL, &waits);
         fake_net_run(net, 1 * SEC);
         assert_int_equal(waits.calls, 0);
@@ -416,8 +417,8 @@ static void test_joined_dies(void **state)
 
         while (r == a || r == b)
             r++;
-        opens(net, a);
-        opens(net, b);
+        opens(net, a, ENOENT);
+        opens(net, b, EALREADY);
         if (how == 1)
             closes(net, b, true);
         closes(net, a, false);

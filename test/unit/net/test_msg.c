@@ -230,7 +230,7 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_JOINED] = HAS_ID,
     [NET_MSG_LEAVE] = HAS_ID,
     [NET_MSG_WRITING] = HAS_ID | HAS_UPATH,
-    [NET_MSG_WRITING_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_RANK,
+    [NET_MSG_WRITING_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_RANK | HAS_BLOB,
     [NET_MSG_GUEST_WRITING] = HAS_ID | HAS_UPATH | HAS_MARK,
     [NET_MSG_RESYNC] = HAS_ID,
     [NET_MSG_RESYNCED] = HAS_ID,
@@ -240,6 +240,8 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_PIECES] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_BASE | HAS_RANGE |
                        HAS_AFTER | HAS_END,
     [NET_MSG_PIECES_REPLY] = HAS_ID | HAS_RANGE | HAS_AFTER,
+    [NET_MSG_SHOW] = HAS_ID | HAS_UPATH | HAS_AFTER | HAS_MARK,
+    [NET_MSG_SHOWN] = HAS_ID | HAS_AFTER,
 };
 
 static void test_round_trip(void **state)
