@@ -28,7 +28,7 @@ def check(path, want, when):
         have = f.read()
     if have != want:
         pieces = [have[i:i + 40] == want[i:i + 40] for i in range(0, len(want), 40)]
-        raise AssertionError((path, when, len(have), len(want), pieces))
+        raise AssertionError((path, when, how, order, pause, len(have), len(want), pieces))
 
 for k in range(rounds):
     name, records = f"f{k}", rng.randint(1, 5)
