@@ -241,6 +241,12 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     }
     invalidation_take_holders(node, inv, msg);
     record_forget_noted(node, record);
+    /* Its owner, whom another home has refused, gives what it has written to this one, and then says
+     * that it has ended. */
+    if (msg->base.kind == DYAD_BASE_VERSION &&
+        record->entry.state == DYAD_ENTRY_PUBLISHED && record->entry.recorded &&
+        !dyad_storage_equal(record->entry.storage, msg->entry.storage))
+        writers_note(node, record->upath, record->entry.owner);
     record_set(node, record, msg);
     if (msg->base.stays)
         writers_note(node, record->upath, msg->source);

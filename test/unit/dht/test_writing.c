@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "dht/base.h"
 #include "fake_net.h"
 
 #define KEY 3
@@ -407,6 +408,52 @@ static void test_joined(void **state)
     }
 }
 
+/* Two publish at once, and each is refused at a home: one of them goes on, over the version of the
+ * other one, which has yet to give it what it has written. */
+static void test_joined_over(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= 9; n++) {
+        struct fake_net *net = fake_net_create(n, 2, n);
+        struct dyad_entry entry = {.upath = fake_key(KEY),
+                                   .state = DYAD_ENTRY_PUBLISHED,
+                                   .size = 7,
+                                   .recorded = true,
+                                   .mode = 0100644};
+        struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = true};
+        uint32_t r = n - 1;
+        struct closed c;
+        struct answer answer;
+        struct result found;
+
+        opens(net, 0, ENOENT);
+        opens(net, 1, EALREADY);
+        for (uint32_t a = 0; a < 2; a++) {
+            c = (struct closed){0};
+            entry.owner = a;
+            entry.storage[0] = (uint8_t)(1 + a);
+            assert_int_equal(dht_node_publish_ahead(net->rank[a].node, &entry, &base, NULL,
+                                                    NULL, closed, &c),
+                             0);
+            assert_true(fake_net_run_until(net, &c.calls, 60 * SEC));
+            assert_int_equal(c.status, 0);
+            assert_true(is_written(net, r));
+            fake_lookup(net, r, KEY, NET_LOOKUP_COPY, NULL, &found);
+            assert_true(fake_net_run_until(net, &found.calls, 60 * SEC));
+            base = dht_base_version(&found.entry.version);
+            base.ends = true;
+        }
+        asks(net, r, true, &answer);
+        fake_net_run(net, 1 * SEC);
+        assert_int_equal(answer.calls, 0);
+        writes(net, 0, DHT_WRITING_END);
+        assert_true(fake_net_run_until(net, &answer.calls, 10 * MSEC));
+        assert_int_equal(answer.status, 0);
+        assert_false(is_written(net, r));
+        fake_net_destroy(net);
+    }
+}
+
 /* What a dead rank wrote nobody has, but if it has published that. */
 static void test_joined_dies(void **state)
 {
@@ -442,7 +489,8 @@ int main(void)
         cmocka_unit_test(test_abandoned),   cmocka_unit_test(test_abandoned_late),
         cmocka_unit_test(test_writer_dies), cmocka_unit_test(test_homes_die),
         cmocka_unit_test(test_silence),     cmocka_unit_test(test_lost_end),
-        cmocka_unit_test(test_joined),      cmocka_unit_test(test_joined_dies),
+        cmocka_unit_test(test_joined),      cmocka_unit_test(test_joined_over),
+        cmocka_unit_test(test_joined_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
