@@ -201,6 +201,20 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
 /* The publisher waits until holders have answered. That waiting cannot go round in a
  * circle: a rank delays its answer only while a publish of its own with a LOWER version
  * is under way (node_incoming.c), which itself waits for lower ones. */
+/* True if the owner of what `msg` replaces, whom another home may have refused for that, may have to
+ * give what it has written to this one, and then says that it has ended. If it has done so it says
+ * that again as soon as somebody asks (WANTED). */
+static bool is_refused_elsewhere(const struct dht_node *node,
+                                 const struct dht_record *record, const struct net_msg *msg)
+{
+    bool passed_on = msg->source != msg->entry.owner && msg->base.kind == DYAD_BASE_NONE;
+
+    return (msg->base.kind == DYAD_BASE_VERSION || passed_on) && msg->entry.recorded &&
+           record->entry.recorded && record->entry.state == DYAD_ENTRY_PUBLISHED &&
+           !dyad_storage_equal(record->entry.storage, msg->entry.storage) &&
+           dht_node_is_live(node, record->entry.owner);
+}
+
 bool home_publish(struct dht_node *node, const struct net_msg *msg)
 {
     struct dht_record *record;
@@ -241,11 +255,7 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     }
     invalidation_take_holders(node, inv, msg);
     record_forget_noted(node, record);
-    /* Its owner, whom another home has refused, gives what it has written to this one, and then says
-     * that it has ended. */
-    if (msg->base.kind == DYAD_BASE_VERSION &&
-        record->entry.state == DYAD_ENTRY_PUBLISHED && record->entry.recorded &&
-        !dyad_storage_equal(record->entry.storage, msg->entry.storage))
+    if (is_refused_elsewhere(node, record, msg))
         writers_note(node, record->upath, record->entry.owner);
     record_set(node, record, msg);
     if (msg->base.stays)
