@@ -31,8 +31,9 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define NOTHING  UINT64_MAX /* as `after`: of no time */
-#define SEEN_MAX 4096       /* files and ranks; then what is known of all is forgotten */
+#define NOTHING    UINT64_MAX /* as `after`: of no time */
+#define SEEN_MAX   4096       /* files and ranks; then what is known of all is forgotten */
+#define ABSENT_MAX 3          /* looks for a file that has no name here */
 
 /* What a rank has sent for a file here: all until then. */
 struct seen {
@@ -69,7 +70,9 @@ struct answering {
     struct member *member;
     uint32_t rank;
     uint64_t id, after, but, until;
+    unsigned looks;    /* that have found no file */
     bool owner, sends; /* NET_SHOW_OWNER; its pieces are being sent */
+    bool absent;       /* of this look */
     char upath[];
 };
 
@@ -325,8 +328,10 @@ static void sent(void *arg, int status, uint64_t met, uint64_t met_length)
 }
 
 /* What is here of it, if it is recorded. 0: it is being sent, or was answered; or an errno value. */
-static int send_from(struct answering *a, struct member_dmd *dmd, bool written)
+static int send_from(struct answering *a, struct member_dmd *dmd)
 {
+    struct store_mark_info info;
+    bool written;
     struct member *member = a->member;
     struct dyad_entry entry = {.state = DYAD_ENTRY_NONE, .owner = member->self.rank};
     struct pieces_out out = {.dmd = dmd,
@@ -343,6 +348,8 @@ static int send_from(struct answering *a, struct member_dmd *dmd, bool written)
     util_fd_close(fd);
     if (rc < 0)
         return ENOENT;
+    a->absent = false;
+    written = store_marks_dirty(dmd->marks, NULL, out.identity.ino, 0, &info);
     if (!dmd->extents ||
         !store_marks_recorded(dmd->marks, 0, out.identity.ino, out.identity.btime))
         return written || a->owner ? EBUSY : ENOENT;
@@ -364,6 +371,7 @@ static void answer_now(struct answering *a)
     int rc = ENOENT;
 
     a->until = util_clock_wall() * 1000;
+    a->absent = true;
     for (int s = 1; s >= 0; s--) {
         struct member_dmd *dmd = &member->dmd[s];
         struct store_mark_info info;
@@ -375,11 +383,13 @@ static void answer_now(struct answering *a)
         store_marks_set_joint(dmd->marks, a->upath, written ? info.ino : 0,
                               written ? info.btime : 0);
         if (rc == ENOENT && a->after != NOTHING)
-            rc = send_from(a, dmd, written);
+            rc = send_from(a, dmd);
     }
     if (rc == 0)
         return;
-    if (later) /* its process has no mark yet */
+    /* Its process has no mark yet; or a member of this node that hears of a newer version has the
+     * file aside for some us (store_fetch_discard_unless()), or it was removed. */
+    if (later || (a->absent && a->after != NOTHING && a->looks++ < ABSENT_MAX))
         joined_writers_later(member, a->upath, answer_later);
     else
         answer(a, rc == ENOENT ? 0 : rc);
