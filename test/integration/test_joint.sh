@@ -19,4 +19,35 @@ for ((seed = begin; seed < begin + runs; seed++)); do
         done
     done
 done
+
+# A process that is killed: what it had written when it was is read, as on one node.
+cat >"$WORK/killed.py" <<'EOT'
+import os, signal, time
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
+path = f"{SSD}/killed"
+
+def sync(name):
+    open(f"{W}/flag.{name}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(2)):
+        time.sleep(0.001)
+
+if me == 0:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    os.pwrite(fd, b"a" * 100, 0)
+sync("open")
+if me == 1:
+    pid = os.fork()
+    if pid == 0:
+        os.pwrite(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), b"b" * 100, 100)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+sync("killed")
+if me == 0:
+    have = os.pread(fd, 300, 0)
+    assert have == b"a" * 100 + b"b" * 100, have
+    os.close(fd)
+sync("end")
+EOT
+: >"$LOG"
+job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
 say "seeds $begin to $((seed - 1)): each rank has read what all have written"

@@ -454,6 +454,50 @@ static void test_joined_over(void **state)
     }
 }
 
+/* The same, where the homes hear of the version of the one that goes on from another rank. */
+static void test_joined_passed_on(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= 9; n++) {
+        struct fake_net *net = fake_net_create(n, 2, n);
+        struct net_msg msg = {.type = NET_MSG_PUBLISH,
+                              .source = n - 1,
+                              .entry = {.upath = fake_key(KEY),
+                                        .owner = 0,
+                                        .state = DYAD_ENTRY_PUBLISHED,
+                                        .size = 7,
+                                        .storage = {1},
+                                        .recorded = true,
+                                        .mode = 0100644}};
+        struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = true};
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned nhomes = fake_homes(net, KEY, homes);
+        struct closed c = {0};
+        struct result found;
+
+        opens(net, 0, ENOENT);
+        opens(net, 1, EALREADY);
+        assert_int_equal(dht_node_publish_ahead(net->rank[0].node, &msg.entry, &base, NULL,
+                                                NULL, closed, &c),
+                         0);
+        assert_true(fake_net_run_until(net, &c.calls, 60 * SEC));
+        fake_lookup(net, n - 1, KEY, NET_LOOKUP_COPY, NULL, &found);
+        assert_true(fake_net_run_until(net, &found.calls, 60 * SEC));
+        msg.entry.version = found.entry.version;
+        msg.entry.version.rank = msg.entry.owner = 1;
+        msg.entry.version.counter++;
+        msg.entry.storage[0] = 2;
+        for (unsigned i = 0; i < nhomes; i++)
+            dht_node_receive(net->rank[homes[i]].node, &msg);
+        fake_net_run(net, 1 * SEC);
+        writes(net, 1, DHT_WRITING_END);
+        assert_true(is_written(net, n - 1));
+        writes(net, 0, DHT_WRITING_END);
+        assert_false(is_written(net, n - 1));
+        fake_net_destroy(net);
+    }
+}
+
 /* What a dead rank wrote nobody has, but if it has published that. */
 static void test_joined_dies(void **state)
 {
@@ -485,12 +529,12 @@ static void test_joined_dies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_end),   cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_abandoned),   cmocka_unit_test(test_abandoned_late),
-        cmocka_unit_test(test_writer_dies), cmocka_unit_test(test_homes_die),
-        cmocka_unit_test(test_silence),     cmocka_unit_test(test_lost_end),
-        cmocka_unit_test(test_joined),      cmocka_unit_test(test_joined_over),
-        cmocka_unit_test(test_joined_dies),
+        cmocka_unit_test(test_begin_end),        cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_abandoned),        cmocka_unit_test(test_abandoned_late),
+        cmocka_unit_test(test_writer_dies),      cmocka_unit_test(test_homes_die),
+        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_joined),           cmocka_unit_test(test_joined_over),
+        cmocka_unit_test(test_joined_passed_on), cmocka_unit_test(test_joined_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
