@@ -330,8 +330,6 @@ static void sent(void *arg, int status, uint64_t met, uint64_t met_length)
 /* What is here of it, if it is recorded. 0: it is being sent, or was answered; or an errno value. */
 static int send_from(struct answering *a, struct member_dmd *dmd)
 {
-    struct store_mark_info info;
-    bool written;
     struct member *member = a->member;
     struct dyad_entry entry = {.state = DYAD_ENTRY_NONE, .owner = member->self.rank};
     struct pieces_out out = {.dmd = dmd,
@@ -343,6 +341,8 @@ static int send_from(struct answering *a, struct member_dmd *dmd)
                              .fn = sent,
                              .arg = a};
     int fd = store_dir_open(dmd->dir, a->upath, O_PATH | O_NOFOLLOW, 0), rc;
+    struct store_mark_info info;
+    bool written;
 
     rc = fd < 0 ? -1 : store_identity_read(fd, &out.identity);
     util_fd_close(fd);
