@@ -83,6 +83,10 @@ int store_fetch_discard(const struct store_dir *dir, const char *upath,
 int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
                                const struct store_identity *identity,
                                bool (*keep)(void *arg), void *arg);
+/* Open upath with `flags` (no O_CREAT), as store_dir_open() does; also while another process
+ * looks whether it has to be discarded, when it has no name for some us. A file that is
+ * discarded at that moment may be opened still. A descriptor, the caller's, or -1: ENOENT, ... */
+int store_fetch_open_named(const struct store_dir *dir, const char *upath, int flags);
 /* Remove temporaries of dead processes, except reservations younger than `reserved_for`
  * seconds and, on storage that nodes share, all files younger than a minute. Returns how
  * many, or -1. */

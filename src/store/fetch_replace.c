@@ -8,11 +8,13 @@
  */
 #include "store/fetch_impl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +22,9 @@
 #include "store/control.h"
 #include "store/dmd_make.h"
 #include "util/fd_close.h"
+
+#define ASIDE ".old"
+#define LOOKS 2 /* for a file that is taken aside and put back again and again */
 
 static bool is_identity(int at, const char *name, const struct store_identity *identity)
 {
@@ -36,7 +41,7 @@ static int move_aside(int parent, const char *base, int tmpdir, const char *name
                       char *aside, size_t size)
 {
     for (unsigned n = 0;; n++) {
-        snprintf(aside, size, "%s.%d.%x.old", name, (int)gettid(), n);
+        snprintf(aside, size, "%s.%d.%x" ASIDE, name, (int)gettid(), n);
         if (store_control_rename_new(parent, base, tmpdir, aside) == 0)
             return 0;
         if (errno != EEXIST || n == UINT_MAX)
@@ -83,6 +88,43 @@ done:
     util_fd_close(tmpdir);
     util_fd_close(parent);
     return rc;
+}
+
+/* The file that move_aside() has taken from upath, or -1. */
+static int open_aside(const struct store_dir *dir, const char *upath, int flags)
+{
+    char name[FETCH_NAME_SIZE];
+    int tmpdir = store_control_subdir(dir, "tmp"), fd = -1;
+    DIR *stream = tmpdir < 0 ? NULL : fdopendir(tmpdir);
+    struct dirent *entry;
+    size_t len;
+
+    if (!stream) {
+        util_fd_close(tmpdir);
+        return -1;
+    }
+    fetch_temp_name(upath, name);
+    len = strlen(name);
+    while (fd < 0 && (entry = readdir(stream))) {
+        const char *suffix = strrchr(entry->d_name, '.');
+        if (strncmp(entry->d_name, name, len) != 0 || !suffix || strcmp(suffix, ASIDE) != 0)
+            continue;
+        fd = openat(tmpdir, entry->d_name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    }
+    closedir(stream);
+    return fd;
+}
+
+int store_fetch_open_named(const struct store_dir *dir, const char *upath, int flags)
+{
+    int fd = store_dir_open(dir, upath, flags, 0);
+
+    for (int i = 0; fd < 0 && errno == ENOENT && i < LOOKS; i++) {
+        fd = open_aside(dir, upath, flags);
+        if (fd < 0) /* it may have been put back meanwhile */
+            fd = store_dir_open(dir, upath, flags, 0);
+    }
+    return fd;
 }
 
 int store_fetch_discard(const struct store_dir *dir, const char *upath,

@@ -8,6 +8,7 @@
  */
 #include "engine/core/joined_writers.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +19,9 @@
 
 #include "engine/core/completion.h"
 #include "engine/core/module.h"
+#include "store/fetch.h"
 #include "util/clock.h"
+#include "util/fd_close.h"
 
 /* An open lasts no longer between its look-up and its mark, if it is not stopped. */
 #define NOTED_FOR (UTIL_NSEC_PER_SEC / 5)
@@ -64,10 +67,12 @@ void joined_writers_noted(struct member *member, const char *upath)
 bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
                          struct store_mark_info *info)
 {
+    int fd = store_fetch_open_named(dmd->dir, upath, O_PATH | O_NOFOLLOW);
     struct stat st;
 
-    if (store_dir_stat(dmd->dir, upath, &st) < 0)
+    if (fd < 0 || fstat(fd, &st) < 0)
         st.st_ino = 0;
+    util_fd_close(fd);
     return store_marks_dirty(dmd->marks, upath, st.st_ino, 0, info);
 }
 

@@ -31,6 +31,7 @@
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
 #include "store/extents_cover.h"
+#include "store/fetch.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
@@ -142,7 +143,7 @@ static int open_file(struct sending *s)
     struct store_extents *extents = s->out.dmd->extents;
     const struct dyad_base *since = NULL;
 
-    s->fd = store_dir_open(s->out.dmd->dir, s->upath, O_RDONLY, 0);
+    s->fd = store_fetch_open_named(s->out.dmd->dir, s->upath, O_RDONLY);
     if (s->fd < 0)
         return -1;
     if (!store_identity_is(s->fd, id)) {

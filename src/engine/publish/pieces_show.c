@@ -27,13 +27,13 @@
 #include "engine/core/module.h"
 #include "engine/publish/pieces_apply.h"
 #include "engine/publish/pieces_send.h"
+#include "store/fetch.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define NOTHING    UINT64_MAX /* as `after`: of no time */
-#define SEEN_MAX   4096       /* files and ranks; then what is known of all is forgotten */
-#define ABSENT_MAX 3          /* looks for a file that has no name here */
+#define NOTHING  UINT64_MAX /* as `after`: of no time */
+#define SEEN_MAX 4096       /* files and ranks; then what is known of all is forgotten */
 
 /* What a rank has sent for a file here: all until then. */
 struct seen {
@@ -70,9 +70,7 @@ struct answering {
     struct member *member;
     uint32_t rank;
     uint64_t id, after, but, until;
-    unsigned looks;    /* that have found no file */
     bool owner, sends; /* NET_SHOW_OWNER; its pieces are being sent */
-    bool absent;       /* of this look */
     char upath[];
 };
 
@@ -149,12 +147,24 @@ static void showing_end(struct showing *show)
     fn(arg, status);
 }
 
-/* `status`: of the rank's answer. */
+/* False: the file that is read was removed, renamed or replaced here: nothing is put into it. */
+static bool has_name(const struct showing *show)
+{
+    int fd = store_fetch_open_named(show->member->dmd[show->role].dir, show->upath,
+                                    O_PATH | O_NOFOLLOW);
+    bool has = fd >= 0 && store_identity_is(fd, &show->identity);
+
+    util_fd_close(fd);
+    return has;
+}
+
+/* `status`: of the rank's answer; ENOENT, ESTALE: it found no file here to put its pieces into. */
 static void showing_answered(struct showing *show, struct asked *asked, int status)
 {
     asked->answered = true;
     show->nleft--;
-    if (status && show->bring) {
+    if (status && show->bring &&
+        ((status != ENOENT && status != ESTALE) || has_name(show))) {
         log_warn("what %s has written of \"%s\" cannot be read here: %s",
                  member_describe(show->member, asked->rank), show->upath, strerror(status));
         show->status = EIO;
@@ -245,7 +255,7 @@ int pieces_show(struct member *member, enum engine_role role, const char *upath,
     show->fn = fn;
     show->arg = arg;
     strcpy(show->upath, upath);
-    fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
+    fd = store_fetch_open_named(dmd->dir, upath, O_PATH | O_NOFOLLOW);
     if (fd >= 0 && store_identity_read(fd, &show->identity) < 0)
         show->identity = (struct store_identity){0};
     util_fd_close(fd);
@@ -318,13 +328,11 @@ static void answer(struct answering *a, int status)
     answering_free(a);
 }
 
-/* ENOENT, ESTALE: the reader's node has no file of that name any more, or an older one: what it
- * reads has no name, and nothing is put into it. */
 static void sent(void *arg, int status, uint64_t met, uint64_t met_length)
 {
     (void)met;
     (void)met_length;
-    answer(arg, status == ENOENT || status == ESTALE ? 0 : status);
+    answer(arg, status);
 }
 
 /* What is here of it, if it is recorded. 0: it is being sent, or was answered; or an errno value. */
@@ -340,7 +348,7 @@ static int send_from(struct answering *a, struct member_dmd *dmd)
                              .newer = a->after,
                              .fn = sent,
                              .arg = a};
-    int fd = store_dir_open(dmd->dir, a->upath, O_PATH | O_NOFOLLOW, 0), rc;
+    int fd = store_fetch_open_named(dmd->dir, a->upath, O_PATH | O_NOFOLLOW), rc;
     struct store_mark_info info;
     bool written;
 
@@ -348,7 +356,6 @@ static int send_from(struct answering *a, struct member_dmd *dmd)
     util_fd_close(fd);
     if (rc < 0)
         return ENOENT;
-    a->absent = false;
     written = store_marks_dirty(dmd->marks, NULL, out.identity.ino, 0, &info);
     if (!dmd->extents ||
         !store_marks_recorded(dmd->marks, 0, out.identity.ino, out.identity.btime))
@@ -371,7 +378,6 @@ static void answer_now(struct answering *a)
     int rc = ENOENT;
 
     a->until = util_clock_wall() * 1000;
-    a->absent = true;
     for (int s = 1; s >= 0; s--) {
         struct member_dmd *dmd = &member->dmd[s];
         struct store_mark_info info;
@@ -387,9 +393,7 @@ static void answer_now(struct answering *a)
     }
     if (rc == 0)
         return;
-    /* Its process has no mark yet; or a member of this node that hears of a newer version has the
-     * file aside for some us (store_fetch_discard_unless()), or it was removed. */
-    if (later || (a->absent && a->after != NOTHING && a->looks++ < ABSENT_MAX))
+    if (later) /* its process has no mark yet */
         joined_writers_later(member, a->upath, answer_later);
     else
         answer(a, rc == ENOENT ? 0 : rc);

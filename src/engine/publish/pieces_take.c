@@ -30,6 +30,7 @@
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "store/control.h"
+#include "store/fetch.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
@@ -150,15 +151,17 @@ static void published(void *arg, int status)
 static void applied(void *arg)
 {
     struct taking *t = arg;
-    struct stat st;
+    int fd, rc;
 
     if (t->error) {
         taking_end(t, t->error);
         return;
     }
-    if (store_dir_stat(t->dmd->dir, t->upath, &st) < 0 ||
-        st.st_ino != t->apply.identity.ino) { /* renamed, or replaced, in the midst */
-        taking_end(t, store_dir_lacks(t->dmd->dir, t->upath) ? ENOENT : ESTALE);
+    fd = store_fetch_open_named(t->dmd->dir, t->upath, O_PATH | O_NOFOLLOW);
+    rc = fd < 0 ? ENOENT : store_identity_is(fd, &t->apply.identity) ? 0 : ESTALE;
+    util_fd_close(fd);
+    if (rc) { /* renamed, or replaced, in the midst */
+        taking_end(t, rc);
         return;
     }
     if (t->apply.shown) {
@@ -179,19 +182,20 @@ static bool is_first(const struct taking *t, const struct produce *ours)
            0;
 }
 
-/* Our file in that directory. 0; ENOENT; ESTALE: another version has come in its place; or
- * EBUSY: there is no record of what was written to it. */
+/* Our file in that directory. 0; ENOENT; ESTALE: another version is to come in its place, which
+ * who has it open and reads does not see; or EBUSY: there is no record of what was written to it. */
 static int find_in(struct taking *t, struct member_dmd *dmd)
 {
     struct stat st;
     int rc = 0, fd;
 
-    if (!dmd->dir || (fd = store_dir_open(dmd->dir, t->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+    if (!dmd->dir ||
+        (fd = store_fetch_open_named(dmd->dir, t->upath, O_PATH | O_NOFOLLOW)) < 0)
         return ENOENT;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &t->apply.identity) < 0 ||
         !S_ISREG(st.st_mode))
         rc = ENOENT;
-    else if (local_file_is_superseded(dmd, t->upath, &st))
+    else if (!t->apply.shown && local_file_is_superseded(dmd, t->upath, &st))
         rc = ESTALE;
     else if (!dmd->extents || !store_marks_recorded(dmd->marks, 0, t->apply.identity.ino,
                                                     t->apply.identity.btime))

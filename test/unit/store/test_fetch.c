@@ -418,6 +418,47 @@ static bool note_aside(void *arg)
     return true;
 }
 
+/* keep(): the file is found all the same. */
+static bool find_aside(void *arg)
+{
+    struct scratch *s = arg;
+    char text[8] = "";
+    int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
+
+    assert_int_equal(fd, -1);
+    fd = store_fetch_open_named(s->dir, "f", O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, text, sizeof(text) - 1), 4);
+    assert_string_equal(text, "text");
+    close(fd);
+    fd = store_fetch_open_named(s->dir, "f", O_PATH | O_NOFOLLOW);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(store_fetch_open_named(s->dir, "g", O_RDONLY), -1);
+    assert_int_equal(errno, ENOENT);
+    return true;
+}
+
+/* Another file's temporary is not taken for it. */
+static void finds_what_is_aside(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("f", 10);
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+    struct store_identity id;
+    int fd;
+
+    scratch_write(s, "f", "text");
+    fd = store_fetch_open_named(s->dir, "f", O_RDONLY);
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    close(fd);
+    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, find_aside, s), -1);
+    assert_int_equal(store_fetch_discard(s->dir, "f", &id), 0);
+    assert_int_equal(store_fetch_open_named(s->dir, "f", O_RDONLY), -1);
+    assert_int_equal(errno, ENOENT);
+    store_fetch_abort(fetch);
+}
+
 /* What another process, in another PID namespace, has aside under the same thread number
  * stays its own. */
 static void discards_beside_another(void **state)
@@ -678,6 +719,7 @@ int main(void)
         TEST(write_fails),
         TEST(mounts),
         TEST(discards_unless),
+        TEST(finds_what_is_aside),
         TEST(discards_beside_another),
         TEST(mounts),
         TEST(discards_the_same_only),
