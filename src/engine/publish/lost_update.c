@@ -152,9 +152,9 @@ void lost_update_say(struct member *member, const struct member_dmd *dmd, const 
 }
 
 /* Also if another process of this node has written the file since, whose close is to come: it
- * looks for the mark, and takes it away. One whose publish is under way already is either refused
- * as well, or, if it has made the file anew, ends after this (replaces_refused()): its homes have
- * told us of its version by then, and such news waits for what we publish.
+ * looks for the mark, and takes it away. One whose publish is under way already looks once more at its
+ * end (is_refused_beside()), which comes after this: its homes have told us of its version by
+ * then, and such news waits for what we publish.
  */
 static void mark_refused(struct produce *p)
 {

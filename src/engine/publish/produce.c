@@ -155,18 +155,19 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
     return rc;
 }
 
-/* Another process of this node, which had the file open, too, may have been refused for a
- * version that this one, which has made the file anew, has replaced, after we looked at it. */
-static void replaces_refused(struct produce *p)
+/* True if another process of this node, which had the file open, too, was refused after we looked at
+ * the file, for a version that was replaced or removed meanwhile, and has marked it. Which of the two
+ * published last the homes know. */
+static bool is_refused_beside(const struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
     struct stat st;
 
-    if (p->base.stays && !p->conflict && produce_is_anew(p) &&
-        store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
-        st.st_ino == p->record.identity.ino &&
-        store_superseded_may(st.st_mode, st.st_nlink))
-        store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED);
+    return p->base.stays && !p->conflict && store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
+           st.st_ino == p->record.identity.ino &&
+           store_superseded_may(st.st_mode, st.st_nlink) &&
+           store_superseded(store_dir_real_path(dmd->dir), dmd->session, p->upath,
+                            STORE_OLD_REFUSED, st.st_ino);
 }
 
 /* Other nodes may still write it: who opens it here asks. Before it is seen to be complete. */
@@ -341,8 +342,11 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         status = 0;
     }
     lost_update_settle(p);
+    if (status == 0 && is_refused_beside(p)) {
+        ask_anew(p);
+        return;
+    }
     if (status == 0) {
-        replaces_refused(p);
         set_pending(p);
         DYAD_CRASH_POINT("produce-published");
         if (p->unwritten)

@@ -33,7 +33,7 @@ struct publish {
     struct dyad_base base;
     struct dyad_version version;
 };
-static struct publish publishes[2];
+static struct publish publishes[3];
 static unsigned npublishes;
 static struct dyad_entry refused; /* by this one */
 static void (*posted)(void *arg);
@@ -46,7 +46,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
 {
     (void)node;
     (void)bytes;
-    assert_true(npublishes < 2);
+    assert_true(npublishes < 3);
     publishes[npublishes++] = (struct publish){
         .ahead = ahead, .fn = fn, .arg = arg, .entry = *entry, .base = *base};
     return 0;
@@ -590,23 +590,45 @@ static void test_conflict_of_one_tick(void **state)
     is_conflict(p, 6);
 }
 
-/* Another process makes the same file anew meanwhile: that is the newest, also if its publish
- * was under way when the conflict was found. */
-static void test_conflict_and_anew(void **state)
+/* Another process writes the same file meanwhile, and its publish, which was under way when the
+ * conflict was found, is refused nowhere: it made the file anew, or the other node's was removed.
+ * It is published once more, for the homes to say which is the newest. */
+static void conflict_beside(struct publish *p, struct publish *other)
 {
-    struct publish *p = appends("ours"), *anew = writes("anew", O_TRUNC);
+    struct publish *again = &publishes[npublishes];
 
-    (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
-    assert_int_equal(anew->base.kind, DYAD_BASE_SINCE);
-    assert_int_equal(tries(anew, 6), DHT_AHEAD_GO);
+    assert_int_equal(tries(other, 6), DHT_AHEAD_GO);
     refused_by_another_node(3);
     assert_int_equal(tries(p, 7), DHT_AHEAD_CHANGED);
     p->fn(p->arg, 0, &p->version);
     assert_int_equal(status_done, EIO);
     assert_true(superseded());
-    ends(anew, 0);
+    done = 0;
+    other->fn(other->arg, 0, &other->version);
+    assert_int_equal(done, 0);
+    assert_ptr_equal(&publishes[npublishes - 1], again);
+    assert_int_equal(tries(again, 8), DHT_AHEAD_GO);
     assert_false(superseded());
+    ends(again, 0);
+    assert_false(superseded());
+}
+
+static void test_conflict_and_anew(void **state)
+{
+    struct publish *p = appends("ours"), *anew = writes("anew", O_TRUNC);
+
+    (void)state;
+    assert_int_equal(anew->base.kind, DYAD_BASE_SINCE);
+    conflict_beside(p, anew);
+}
+
+static void test_conflict_and_removed(void **state)
+{
+    struct publish *p = appends("ours");
+
+    (void)state;
+    conflict_beside(p, appends("more"));
 }
 
 /* Another process of the node has written it, too, and is in conflict: so is what ours wrote. */
@@ -843,6 +865,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conflict_superseded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_one_tick, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_and_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_conflict_and_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gives_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_sent, setup, teardown),
