@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 9
+#define ENGINE_ABI 10
 
 /* What the wrapper gives to the engine. */
 struct engine_host {
@@ -37,6 +37,11 @@ struct engine_host {
      * program's, and no fork in the midst of it. May be NULL. */
     void (*run_loader)(void (*load)(void));
 };
+
+/* Of bytes of a file. */
+enum engine_lock { ENGINE_LOCK_NONE, ENGINE_LOCK_READ, ENGINE_LOCK_WRITE };
+#define ENGINE_LOCK_WAIT 4u
+#define ENGINE_LOCK_TEST 8u /* could it be had? */
 
 /* A file description open for writing below a DMD, as the engine knows it (a mark); 0:
  * none. */
@@ -242,6 +247,11 @@ struct engine_ops {
      * number for write_record_end(); 0: there is no record. */
     uint64_t (*write_record)(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length);
+    /* After write_record(): true if what other nodes have written is put into the file at this moment. Then
+     * its number has to be ended as if nothing had been written, _await() called, and the write
+     * recorded once more. */
+    bool (*write_held)(engine_token token);
+    void (*write_await)(engine_token token, int fd);
     /* It was written: up to `end`; planned was `planned_end`. */
     void (*write_record_end)(engine_token token, uint64_t number, uint64_t planned_end,
                              uint64_t end);
@@ -253,6 +263,11 @@ struct engine_ops {
     /* Bring what other nodes have written to the file that fd has open, until now, into the file
      * here. 0, or -1 with EIO, logged. */
     int (*write_show)(engine_token token, int fd);
+    /* Lock, unlock or test `length` bytes at `offset` for this process, on all nodes that write the
+     * file, as fcntl(2) does; flags: ENGINE_LOCK_WAIT, _TEST. 0, or -1: EAGAIN another process has a
+     * lock; EINTR; ENOLCK, logged. */
+    int (*write_lock)(engine_token token, int fd, uint64_t offset, uint64_t length,
+                      enum engine_lock type, unsigned flags);
     /* True if the regular file of inode `ino`, which is here under that name and has
      * several links, is superseded: then it counts as not here, and lookup() and
      * consume() find the published version. For calls on names; opens check it

@@ -5,6 +5,9 @@
  */
 #include "client/client_record.h"
 
+#include <errno.h>
+#include <fcntl.h>
+
 #include "client/client.h"
 #include "client/client_write.h"
 #include "store/extents.h"
@@ -77,6 +80,28 @@ uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
     if (!number)
         store_marks_unrecord(dmd->marks, mark);
     return number;
+}
+
+bool client_write_held(engine_token token)
+{
+    const struct client_dmd *dmd = dmd_of(token);
+    uint64_t ino, btime;
+
+    return dmd->extents &&
+           store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime) &&
+           store_extents_held(dmd->extents, ino, btime);
+}
+
+/* Who holds it has the lock. */
+void client_write_await(engine_token token, int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+
+    (void)token;
+    while (fcntl(fd, F_OFD_SETLKW, &lock) < 0 && errno == EINTR)
+        ;
+    lock.l_type = F_UNLCK;
+    fcntl(fd, F_OFD_SETLK, &lock);
 }
 
 void client_write_record_end(engine_token token, uint64_t number, uint64_t planned_end,

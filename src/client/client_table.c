@@ -16,6 +16,7 @@
 #include "client/client_ops.h"
 #include "client/client.h"
 #include "client/client_promoted.h"
+#include "client/client_lock.h"
 #include "client/client_record.h"
 #include "client/client_write.h"
 #include "config/probes.h"
@@ -311,10 +312,13 @@ static const struct engine_ops table = {
     .write_stored = client_write_stored,
     .write_recorded = client_write_recorded,
     .write_record = client_write_record,
+    .write_held = client_write_held,
+    .write_await = client_write_await,
     .write_record_end = client_write_record_end,
     .write_unrecord = client_write_unrecord,
     .write_joint = client_write_joint,
     .write_show = client_write_show,
+    .write_lock = client_write_lock,
     .superseded = op_superseded,
 };
 

@@ -27,6 +27,7 @@
 
 #include "client/client.h"
 #include "client/client_fd_name.h"
+#include "client/client_lock.h"
 #include "client/client_join.h"
 #include "client/client_names.h"
 #include "client/client_record.h"
@@ -406,6 +407,7 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
         closing->upath = w.first_upath;
     if (closing->upath != w.first_upath)
         client_name_free(w.first_upath);
+    client_lock_closing(token_role(token), token, closing->upath);
     if (client->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     errno = saved;

@@ -110,7 +110,10 @@ enum field {
     X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | BASE | RANGE | AFTER | END)  \
     X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)                                  \
     X(SHOW, "show", UPATH_MUST | AFTER | MARK)                                      \
-    X(SHOWN, "shown", AFTER)
+    X(SHOWN, "shown", AFTER)                                                        \
+    X(GUEST_LOCK, "guest-lock", UPATH_MUST | RANGE)                                 \
+    X(LOCK, "lock", UPATH_MUST | RANGE | MARK)                                      \
+    X(LOCKED, "locked", 0)
 
 static const struct {
     const char *name;

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 12
+#define NET_MSG_VERSION 13
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -130,6 +130,12 @@ enum net_msg_type {
                     * (UINT64_MAX: nothing), but for what `mark` stands for, the sender's
                     * node; flags NET_SHOW_* */
     NET_MSG_SHOWN, /* its reply, after these; status; after = for the next SHOW */
+    /* of locks of such files (engine/publish/locks.c, locks_held.c) */
+    NET_MSG_GUEST_LOCK, /* guest -> member: upath, offset, length, flags = NET_LOCK_* -> DONE:
+                         * EAGAIN: another process has a lock there; ENOLCK */
+    NET_MSG_LOCK,   /* the same for process `mark` of the sender, on the receiver's node */
+    NET_MSG_LOCKED, /* its reply: status as of GUEST_LOCK. With WAIT when it has the lock;
+                         * with FORGET there is none */
     NET_MSG_TYPE_END
 };
 
@@ -210,7 +216,15 @@ enum net_msg_type {
 #define NET_PIECES_LAST      0x01u
 #define NET_PIECES_CLOCK     0x02u /* no piece: what time is it? */
 #define NET_PIECES_SHOWN     0x04u /* in answer to a SHOW: the file is not published with it */
-#define NET_SHOW_OWNER       0x01u /* the receiver's node has published it */
+/* LOCK: to give it up (NONE), or the type of lock. */
+#define NET_LOCK_NONE   0x00u
+#define NET_LOCK_READ   0x01u
+#define NET_LOCK_WRITE  0x02u
+#define NET_LOCK_TYPE   0x03u
+#define NET_LOCK_WAIT   0x04u
+#define NET_LOCK_TEST   0x08u /* could it be had? */
+#define NET_LOCK_FORGET 0x10u /* with NONE: and who waits by that id waits no more */
+#define NET_SHOW_OWNER  0x01u /* the receiver's node has published it */
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u

@@ -35,7 +35,7 @@
 #include "util/fd_close.h"
 
 #define PREFIX "extents-"
-#define MAGIC  0x3354584544415944ull /* "DYADEXT3" */
+#define MAGIC  0x3454584544415944ull /* "DYADEXT4" */
 #define STEP   4096u                 /* places that get their disk blocks at a time */
 
 #define LENGTH_BITS  40 /* of a span; above UNENDED is the lap, from 1 on */
@@ -58,6 +58,8 @@
 /* As writer: the file is the version of that size (`offset`) and mtime (`first`). */
 #define VERSION (UINT64_MAX - 2)
 
+#define HELD_MAX 7 /* files that are held at once; a further one is not */
+
 struct place {
     _Atomic uint64_t span;
     _Atomic uint64_t file, writer, offset;
@@ -73,6 +75,8 @@ struct header {
     _Alignas(64) _Atomic uint64_t next; /* number of the next range, from 1 on */
     _Atomic uint64_t lost;
     _Atomic uint32_t limit; /* places below it have their disk blocks */
+    _Atomic uint32_t nheld; /* of those: some are of killed processes */
+    _Atomic uint64_t held[HELD_MAX];
 };
 
 struct table {
@@ -385,6 +389,48 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
         length = end - offset;
     }
     return atomic_compare_exchange_strong(&place->span, &span, LAP(number) | length);
+}
+
+/* A process that was killed leaves its file held: the next one, which has the same lock, takes its
+ * place. */
+int store_extents_hold(struct store_extents *extents, uint64_t ino, uint64_t btime)
+{
+    struct header *header = &extents->table->header;
+    uint64_t file = file_of(ino, btime);
+
+    for (int i = 0; i < HELD_MAX; i++)
+        if (atomic_load(&header->held[i]) == file)
+            return i;
+    for (int i = 0; i < HELD_MAX; i++) {
+        uint64_t none = 0;
+        if (!atomic_compare_exchange_strong(&header->held[i], &none, file))
+            continue;
+        atomic_fetch_add(&header->nheld, 1);
+        return i;
+    }
+    return -1;
+}
+
+void store_extents_release(struct store_extents *extents, int hold)
+{
+    struct header *header = &extents->table->header;
+
+    if (hold < 0)
+        return;
+    atomic_store(&header->held[hold], 0);
+    atomic_fetch_sub(&header->nheld, 1);
+}
+
+bool store_extents_held(const struct store_extents *extents, uint64_t ino, uint64_t btime)
+{
+    const struct header *header = &extents->table->header;
+    bool held = false;
+
+    if (atomic_load(&header->nheld) == 0)
+        return false;
+    for (int i = 0; i < HELD_MAX; i++)
+        held |= atomic_load(&header->held[i]) == file_of(ino, btime);
+    return held;
 }
 
 /* --- list --- */

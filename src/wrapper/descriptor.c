@@ -1,12 +1,8 @@
 /*
- * descriptor.c - close, dup, fcntl and their kin, locks
+ * descriptor.c - close, dup, fcntl and their kin
  *
  * A descriptor that is not tracked costs two loads. Descriptors that these calls close
  * implicitly (the target of dup2, a range) are settled like closed ones.
- *
- * The engine's mark of an open description is an OFD lock on one byte at or above
- * LOCK_BYTE, beyond the end of any file. A lock of the program "to the end of the file"
- * would reach it, so it is cut off below: for the program's own purposes that is the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,13 +16,11 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
+#include "wrapper/file_lock.h"
 #include "wrapper/member_thread.h"
 #include "wrapper/mpi_file.h"
 #include "wrapper/path_find.h"
-#include "wrapper/pointer.h"
 #include "wrapper/real.h"
-
-#define LOCK_BYTE ((int64_t)1 << 62) /* as STORE_MARK_LOCK_OFFSET */
 
 /* The claim of this process, not that of the parent of a fork that nobody saw. */
 static bool is_claim(int fd)
@@ -206,65 +200,6 @@ int wrapped_dup3(int from, int to, int flags)
     return do_dup(from, to, flags, NULL);
 }
 
-/* If a lock from `start` for `len` (0: to the end) reaches our bytes: its length without
- * them; else 0. */
-static int64_t clip(int64_t start, int64_t len)
-{
-    if (start < 0 || start >= LOCK_BYTE || len < 0 || (len > 0 && len <= LOCK_BYTE - start))
-        return 0;
-    return LOCK_BYTE - start;
-}
-
-static bool is_below(int fd)
-{
-    struct wrapper_path where;
-
-    return wrapper_active() && (wrapper_fd_marked(fd) || wrapper_path_find_fd(fd, &where));
-}
-
-static int64_t lock_start(int fd, const struct flock *lock)
-{
-    struct stat st;
-    int64_t base = 0;
-    int saved = errno;
-
-    if (lock->l_whence == SEEK_CUR)
-        base = lseek(fd, 0, SEEK_CUR);
-    else if (lock->l_whence == SEEK_END)
-        base = fstat(fd, &st) == 0 ? st.st_size : -1;
-    errno = saved;
-    return base < 0 ? -1 : base + lock->l_start;
-}
-
-static int do_lock(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *real)
-{
-    struct flock clipped;
-    int64_t start, len;
-    int rc;
-
-    if (wrapper_bad_pointer(lock) || (lock->l_len != 0 && lock->l_len <= LOCK_BYTE / 2) ||
-        !is_below(fd))
-        return real(fd, cmd, lock);
-    start = lock_start(fd, lock);
-    len = clip(start, lock->l_len);
-    if (!len)
-        return real(fd, cmd, lock);
-    clipped = *lock;
-    clipped.l_len = len;
-    rc = real(fd, cmd, &clipped);
-    if (rc == 0 && (cmd == F_GETLK || cmd == F_OFD_GETLK)) {
-        if (clipped.l_type == F_UNLCK) {
-            lock->l_type = F_UNLCK;
-        } else {
-            /* Another process's lock, cut off as ours would be. */
-            if (clipped.l_start + clipped.l_len == LOCK_BYTE)
-                clipped.l_len = 0;
-            *lock = clipped;
-        }
-    }
-    return rc;
-}
-
 static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
 {
     struct wrapper_desc *desc;
@@ -289,7 +224,7 @@ static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
     case F_OFD_GETLK:
     case F_OFD_SETLK:
     case F_OFD_SETLKW:
-        return do_lock(fd, cmd, arg, real);
+        return wrapper_lock(fd, cmd, arg, real);
     case F_SETFL:
         if (((intptr_t)arg & O_APPEND) && wrapper_tracks(fd))
             wrapper_fd_unrecord(fd);
@@ -313,26 +248,3 @@ static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
 DEFINE_FCNTL(fcntl)
 DEFINE_FCNTL(fcntl64)
 DEFINE_FCNTL(__fcntl)
-
-static int64_t lockf_len(int fd, int64_t len)
-{
-    int64_t pos, clipped;
-    int saved = errno;
-
-    if ((len != 0 && len <= LOCK_BYTE / 2) || !is_below(fd))
-        return len;
-    pos = lseek(fd, 0, SEEK_CUR);
-    errno = saved;
-    clipped = clip(pos, len);
-    return clipped ? clipped : len;
-}
-
-int wrapped_lockf(int fd, int cmd, off_t len)
-{
-    return REAL(lockf)(fd, cmd, (off_t)lockf_len(fd, len));
-}
-
-int wrapped_lockf64(int fd, int cmd, off64_t len)
-{
-    return REAL(lockf64)(fd, cmd, lockf_len(fd, len));
-}

@@ -38,7 +38,8 @@ struct wrapper_desc {
     _Atomic bool shared;               /* a fork may have given it to another process */
     _Atomic bool kept;                 /* scratch of exec_begin */
     _Atomic bool recorded, unrecorded; /* unrecorded: for good */
-    _Atomic uint64_t range;            /* the number of the last that was recorded */
+    _Atomic uint64_t range;            /* the number of the last that was recorded ... */
+    _Atomic uint32_t epoch;            /* ... after so many locks */
     enum engine_role role;
     _Atomic engine_token token; /* 0: settled already, by exec_begin */
     dev_t dev;
@@ -349,6 +350,12 @@ bool wrapper_fd_recorded(int fd)
     return true;
 }
 
+/* Locks and unlocks of this process: what was written before one is not of the same time as what is
+ * written after it, so it is not the same range. */
+static _Atomic uint32_t locks;
+
+#define HELD_TRIES 3
+
 uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
 {
     struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
@@ -358,7 +365,17 @@ uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
 
     if (!token || !ops)
         return 0;
+    if (atomic_load(&desc->epoch) != atomic_load(&locks)) {
+        atomic_store(&desc->epoch, atomic_load(&locks));
+        atomic_store(&desc->range, 0);
+    }
     number = ops->write_record(token, atomic_load(&desc->range), offset, length);
+    /* One whose holder was killed stays held for a time. */
+    for (int i = 0; i < HELD_TRIES && number && length && ops->write_held(token); i++) {
+        ops->write_record_end(token, number, offset + length, offset);
+        ENGINE_CALL_VOID(ops->write_await(token, fd));
+        number = ops->write_record(token, 0, offset, length);
+    }
     if (number && length)
         atomic_store(&desc->range, number);
     else if (!number)
@@ -376,17 +393,42 @@ void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64
         ops->write_record_end(token, number, planned_end, end);
 }
 
+static bool is_shared(struct wrapper_desc *desc)
+{
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = atomic_load_explicit(&desc->token, memory_order_relaxed);
+
+    return ops && token && ops->write_joint(token);
+}
+
 bool wrapper_fd_joint(int fd)
 {
     struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops;
-    engine_token token;
 
-    if (!desc || atomic_load_explicit(&desc->unrecorded, memory_order_relaxed))
-        return false;
-    ops = wrapper_engine_loaded();
-    token = atomic_load_explicit(&desc->token, memory_order_relaxed);
-    return ops && token && ops->write_joint(token);
+    return desc && !atomic_load_explicit(&desc->unrecorded, memory_order_relaxed) &&
+           is_shared(desc);
+}
+
+bool wrapper_fd_shared(int fd)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+
+    return desc && is_shared(desc);
+}
+
+int wrapper_fd_lock(int fd, uint64_t offset, uint64_t length, enum engine_lock type,
+                    unsigned flags)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+
+    if (!token || !ops) {
+        errno = EBADF;
+        return -1;
+    }
+    atomic_fetch_add(&locks, 1);
+    return ENGINE_CALL(ops->write_lock(token, fd, offset, length, type, flags));
 }
 
 int wrapper_fd_show(int fd)

@@ -83,6 +83,11 @@ void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64
  * 0, or -1 with EIO. */
 bool wrapper_fd_joint(int fd);
 int wrapper_fd_show(int fd);
+/* The same, also of what is not recorded. Then lock `length` bytes at `offset` for this process,
+ * on all nodes: 0, or -1 with EAGAIN, EINTR, ENOLCK. */
+bool wrapper_fd_shared(int fd);
+int wrapper_fd_lock(int fd, uint64_t offset, uint64_t length, enum engine_lock type,
+                    unsigned flags);
 /* Something is about to be written to fd that cannot be recorded. Any descriptor of a thread of the
  * program. */
 void wrapper_fd_unrecord(int fd);

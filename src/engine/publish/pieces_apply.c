@@ -5,11 +5,11 @@
  * was written at some time between two, and one that is after another in all of that is the
  * newer one. Nothing is written before all of it is decided.
  *
- * Programs of this node may write to the file meanwhile, since each range is recorded before
- * it is written. So the record is looked at again afterwards. What a program has written in
- * the same places since the first look may have been overwritten here: EEXIST, and the sender
- * publishes a conflict. Members of this node that take pieces of other nodes come one after the
- * other: put_alone().
+ * Members of this node that take pieces of other nodes come one after the other, by a lock of the file,
+ * and programs of this node that are about to write to it wait for that, too: put_alone(). Some may
+ * not (a cut; two threads at once; a process that was stopped), and each range is recorded before it is
+ * written: so the record is looked at again afterwards. What a program has written in the same places
+ * since the first look may have been overwritten here: EEXIST, and the sender publishes a conflict.
  */
 #include "engine/publish/pieces_apply.h"
 
@@ -24,15 +24,13 @@
 #include "engine/publish/pieces.h"
 #include "store/control.h"
 #include "store/extents_cover.h"
+#include "store/fetch.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
 #define BUFFER (64u << 10)
-/* The byte of the file whose lock (OFD) a member holds that puts pieces into it; below those of
- * the marks. */
-#define LOCK_BYTE (STORE_MARK_LOCK_OFFSET - 1)
 
 /* The pieces: bytes in memory, and which of the file. */
 struct pieces {
@@ -478,12 +476,18 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
  * with its descriptor. */
 static int put_alone(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = LOCK_BYTE, .l_len = 1};
-    int rc;
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+    struct store_extents *extents = apply->dmd->extents;
+    int rc, hold;
 
     while ((rc = fcntl(fd, F_OFD_SETLKW, &lock)) < 0 && errno == EINTR)
         ;
-    return rc < 0 ? -1 : put(apply, fd, pieces);
+    if (rc < 0)
+        return -1;
+    hold = store_extents_hold(extents, apply->identity.ino, apply->identity.btime);
+    rc = put(apply, fd, pieces);
+    store_extents_release(extents, hold);
+    return rc;
 }
 
 int pieces_apply(struct pieces_apply *apply)
@@ -492,7 +496,7 @@ int pieces_apply(struct pieces_apply *apply)
     void *map = NULL;
     int error = 0, fd;
 
-    fd = store_dir_open(apply->dmd->dir, apply->upath, O_RDWR, 0);
+    fd = store_fetch_open_named(apply->dmd->dir, apply->upath, O_RDWR);
     if (fd < 0 || !store_identity_is(fd, &apply->identity)) {
         error = fd < 0 ? errno : ESTALE;
         goto out;

@@ -9,9 +9,11 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -21,6 +23,8 @@
 
 /* Replies queued for a slow reader (dyad-dht-dump) before it is taken for dead. */
 #define OUT_MAX (256u << 20)
+/* Descriptors that waiting processes may not use up. */
+#define FDS_FREE 64
 
 struct guest_listener {
     const struct guest_ops *ops;
@@ -309,4 +313,16 @@ void guest_stop(struct member *member)
     }
     free(listener);
     member->listener = NULL;
+}
+
+/* Waits are the requests that pile up. The rest of the descriptors is for requests that end
+ * by themselves, on which the waits may depend, and for UCX, which aborts the program when
+ * it gets none. A new descriptor has the lowest free number, so the guest's tells how many
+ * there are. */
+bool guest_too_many(const struct guest *guest)
+{
+    struct rlimit limit;
+
+    return guest->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           limit.rlim_cur < INT_MAX && guest->fd + FDS_FREE > (int)limit.rlim_cur;
 }

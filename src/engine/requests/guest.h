@@ -55,5 +55,7 @@ void guest_answer(struct guest *guest, struct net_msg *done);
 /* Give the connection's descriptor to the caller, and free the guest. -1: it was closed.
  */
 int guest_take(struct guest *guest);
+/* True if so many processes wait that this one may not: the guest's descriptor is among the last. */
+bool guest_too_many(const struct guest *guest);
 
 #endif

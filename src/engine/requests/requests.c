@@ -7,9 +7,7 @@
 #include "engine/requests/requests.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "engine/coherence/copy_lease.h"
@@ -24,6 +22,7 @@
 #include "engine/promoted/promoted.h"
 #include "engine/publish/held_open.h"
 #include "engine/publish/late_names.h"
+#include "engine/publish/locks.h"
 #include "engine/publish/pieces_show.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
@@ -34,9 +33,6 @@
 #include "engine/requests/guest.h"
 #include "store/fetch.h"
 #include "util/log.h"
-
-/* Descriptors that waiting processes may not use up. */
-#define FDS_FREE 64
 
 /* Of a guest: what it waits for. */
 struct request {
@@ -49,6 +45,7 @@ struct request {
     struct list_request *list;
     struct bring *bring;
     struct dht_lookup *lookup;
+    struct locks_op *lock;
     int list_status;   /* a page of names could not be queued */
     uint64_t ino, dev; /* for the answer to a STAT */
     bool looked;       /* for that to a CONSUME */
@@ -76,6 +73,8 @@ static void request_cancel(struct guest *guest)
         bring_cancel(r->bring);
     if (r->lookup)
         dht_node_cancel(guest->member->dht, r->lookup);
+    if (r->lock)
+        locks_cancel(r->lock);
     if (fetched)
         prefetch_resume(guest->member);
 }
@@ -281,6 +280,14 @@ static void list_done(void *arg, int status)
     answer(guest, status ? status : request_of(guest)->list_status, NULL);
 }
 
+static void locked(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    request_of(guest)->lock = NULL;
+    answer(guest, status, NULL);
+}
+
 static void brought(void *arg, int status)
 {
     struct guest *guest = arg;
@@ -289,18 +296,6 @@ static void brought(void *arg, int status)
     request_of(guest)->bring = NULL;
     answer(guest, status, NULL);
     prefetch_resume(member);
-}
-
-/* Waits are the requests that pile up. The rest of the descriptors is for requests that end
- * by themselves, on which the waits may depend, and for UCX, which aborts the program when
- * it gets none. A new descriptor has the lowest free number, so the guest's tells how many
- * there are. */
-static bool too_many_wait(const struct guest *guest)
-{
-    struct rlimit limit;
-
-    return guest->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-           limit.rlim_cur < INT_MAX && guest->fd + FDS_FREE > (int)limit.rlim_cur;
 }
 
 /* The connection is another's from now on. */
@@ -466,7 +461,7 @@ static int serve_consume(struct guest *guest)
         answer(guest, prefetch_want(guest->member, msg->entry.upath) < 0 ? errno : 0, NULL);
         return 0;
     }
-    if (too_many_wait(guest)) {
+    if (guest_too_many(guest)) {
         log_error(
             "process %d cannot wait for \"%s\": so many processes and threads of this "
             "rank do already that descriptors run out; raise their limit (ulimit -n)",
@@ -480,6 +475,21 @@ static int serve_consume(struct guest *guest)
     else
         startup_validation_wait(guest->member, &request_of(guest)->look, msg->entry.upath,
                                 msg->timeout_ms, guest_looked, guest);
+    return 0;
+}
+
+static int serve_lock(struct guest *guest)
+{
+    struct request *r = guest->request;
+
+    if ((guest->msg.flags & NET_LOCK_WAIT) && guest_too_many(guest)) {
+        errno = ENOLCK;
+        return -1;
+    }
+    r->lock = locks_start(guest->member, &guest->msg, guest->pid, locked, guest);
+    if (r->lock || errno)
+        return r->lock ? 0 : -1;
+    answer(guest, 0, NULL);
     return 0;
 }
 
@@ -546,6 +556,7 @@ static const struct {
     {NET_MSG_GUEST_LIST, serve_list},
     {NET_MSG_GUEST_WATCH, serve_watch},
     {NET_MSG_GUEST_WRITING, guest_writing},
+    {NET_MSG_GUEST_LOCK, serve_lock},
     {NET_MSG_GUEST_DUMP, serve_dump},
 };
 

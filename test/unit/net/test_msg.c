@@ -242,6 +242,9 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_PIECES_REPLY] = HAS_ID | HAS_RANGE | HAS_AFTER,
     [NET_MSG_SHOW] = HAS_ID | HAS_UPATH | HAS_AFTER | HAS_MARK,
     [NET_MSG_SHOWN] = HAS_ID | HAS_AFTER,
+    [NET_MSG_GUEST_LOCK] = HAS_ID | HAS_UPATH | HAS_RANGE,
+    [NET_MSG_LOCK] = HAS_ID | HAS_UPATH | HAS_RANGE | HAS_MARK,
+    [NET_MSG_LOCKED] = HAS_ID,
 };
 
 static void test_round_trip(void **state)

@@ -53,7 +53,7 @@ static int write_closed(struct engine_closing *what, int error, bool mapped)
 
 /* The description of that token is recorded. */
 static engine_token recorded;
-static uint64_t record_last, record_offset, record_length;
+static uint64_t record_last, record_offset, record_length, record_ended_at;
 
 static bool write_recorded(engine_token token)
 {
@@ -70,6 +70,41 @@ static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset,
     return offset == 666 ? 0 : 42 + offset;
 }
 
+static void write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
+                             uint64_t end)
+{
+    assert_int_equal(token, recorded);
+    assert_int_equal(number, 42 + record_offset);
+    assert_int_equal(planned_end, record_offset + record_length);
+    record_ended_at = end;
+}
+
+static int write_lock(engine_token token, int fd, uint64_t offset, uint64_t length,
+                      enum engine_lock type, unsigned flags)
+{
+    assert_int_equal(token, recorded);
+    assert_true(fd >= 0 && offset == 1 && length == 2 && type == ENGINE_LOCK_READ);
+    errno = EAGAIN;
+    return flags == ENGINE_LOCK_TEST ? 0 : -1;
+}
+
+/* So many times what other nodes have written is put into the file just then. */
+static int holds, nawaited;
+
+static bool write_held(engine_token token)
+{
+    assert_int_equal(token, recorded);
+    return holds > 0 && holds-- > 0;
+}
+
+static void write_await(engine_token token, int fd)
+{
+    assert_int_equal(token, recorded);
+    assert_true(fd >= 0);
+    assert_int_equal(record_ended_at, record_offset); /* as if nothing had been written */
+    nawaited++;
+}
+
 static void write_unrecord(engine_token token)
 {
     assert_int_equal(token, recorded);
@@ -80,6 +115,10 @@ const struct engine_ops *wrapper_engine_loaded(void)
 {
     static const struct engine_ops ops = {.write_recorded = write_recorded,
                                           .write_record = write_record,
+                                          .write_held = write_held,
+                                          .write_await = write_await,
+                                          .write_record_end = write_record_end,
+                                          .write_lock = write_lock,
                                           .write_unrecord = write_unrecord,
                                           .write_closing = write_closing,
                                           .write_closed = write_closed};
@@ -315,6 +354,23 @@ static void test_recorded(void **state)
     assert_int_equal(record_last, 52);
     assert_int_equal(record_offset, 30);
     assert_int_equal(record_length, 1);
+
+    /* A lock between two writes: they are not one range. */
+    assert_int_equal(wrapper_fd_lock(fd, 1, 2, ENGINE_LOCK_READ, ENGINE_LOCK_TEST), 0);
+    assert_int_equal(wrapper_fd_lock(fd, 1, 2, ENGINE_LOCK_READ, 0), -1);
+    assert_int_equal(wrapper_fd_record(fd, 31, 1), 73);
+    assert_int_equal(record_last, 0);
+    assert_int_equal(wrapper_fd_record(fd, 32, 1), 74);
+    assert_int_equal(record_last, 73);
+
+    holds = 1;
+    assert_int_equal(wrapper_fd_record(fd, 33, 1), 75);
+    assert_int_equal(nawaited, 1);
+    assert_int_equal(record_last, 0);
+    holds = 100; /* the holder was killed */
+    assert_int_equal(wrapper_fd_record(fd, 34, 1), 76);
+    assert_int_equal(nawaited, 4);
+    holds = 0;
     wrapper_fd_unrecord(fd);
     assert_int_equal(recorded, 0);
     assert_false(wrapper_fd_recorded(copy));

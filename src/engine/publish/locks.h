@@ -1,0 +1,18 @@
+/*
+ * engine/publish/locks.h - locks of processes of this rank on files that several nodes write
+ */
+#ifndef DYAD_ENGINE_PUBLISH_LOCKS_H
+#define DYAD_ENGINE_PUBLISH_LOCKS_H
+
+#include "engine/core/member.h"
+
+struct locks_op;
+
+/* For process pid, what its GUEST_LOCK asks for, as fcntl(2) does it; `asked` is not kept. fn is called later, with 0, EAGAIN (another process has them) or
+ * ENOLCK (logged). NULL with errno: 0: it is done; ENOLCK; ENOMEM. */
+struct locks_op *locks_start(struct member *member, const struct net_msg *asked, pid_t pid,
+                             void (*fn)(void *arg, int status), void *arg);
+/* fn is not called; what was locked already is given up. */
+void locks_cancel(struct locks_op *op);
+
+#endif

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Locks (fcntl, lockf) of processes on two and three nodes exclude each other in a file that all have open
+# (progs/locks.py), and end as those of one node do (progs/lock_cases.py).
+# DYAD_TEST_LEVEL=long: 4 seeds; soak: 30. LOCKS_SEED=N: the first.
+. "$(dirname "$0")/../cluster/lib.sh"
+[ -n "$PYTHON" ] || skip "needs python3"
+cluster_up 3
+case $LEVEL in soak) runs=30 ;; long) runs=4 ;; *) runs=1 ;; esac
+JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_TIMEOUT=20)
+LOCKS=$TEST_DIR/integration/progs/locks.py
+begin=${LOCKS_SEED:-$RANDOM}
+for ((seed = begin; seed < begin + runs; seed++)); do
+    for where in 2@n0,n1 5@n0,n1,n2; do
+        for processes in 1 2; do
+            rm -f "$WORK"/{open,done}.*
+            : >"$LOG"
+            job 60 "$where" "$PYTHON" "$LOCKS" "${where%%@*}" $processes 30 "$seed" ||
+                fail "LOCKS_SEED=$seed, $where, $processes: status $?: $(cat "$OUT")"
+            clean_ssd
+        done
+    done
+done
+rm -f "$WORK"/at.*
+: >"$LOG"
+job_ok 60 2@n0,n1 "$PYTHON" "$TEST_DIR/integration/progs/lock_cases.py"
+clean_ssd
+say "seeds $begin to $((seed - 1)): no number is lost"
