@@ -50,6 +50,9 @@ int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t leng
         &client->dmd[token & TOKEN_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER], fd);
     int rc = -1, saved = errno;
 
+    if (!upath && type == ENGINE_LOCK_NONE) /* it was locked when it had one */
+        upath = client_write_first_name(token);
+
     if (upath && !client_member_over()) {
         if (type != ENGINE_LOCK_NONE)
             atomic_store(&has_locked, true);
@@ -62,10 +65,12 @@ int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t leng
         }
     } else if (type == ENGINE_LOCK_NONE) {
         rc = 0;
+    } else if (!upath) {
+        errno = ENOENT;
     } else {
-        log_error("\"%s\" cannot be locked, which other nodes write, too: %s",
-                  upath ? upath : "a file without a name",
-                  upath ? "this rank has left" : "it was removed");
+        log_error(
+            "\"%s\" cannot be locked, which other nodes write, too: this rank has left",
+            upath);
         errno = ENOLCK;
     }
     client_name_free(upath);

@@ -265,7 +265,8 @@ struct engine_ops {
     int (*write_show)(engine_token token, int fd);
     /* Lock, unlock or test `length` bytes at `offset` for this process, on all nodes that write the
      * file, as fcntl(2) does; flags: ENGINE_LOCK_WAIT, _TEST. 0, or -1: EAGAIN another process has a
-     * lock; EINTR; ENOLCK, logged. */
+     * lock; EINTR; ENOENT: it has no name any more, and a lock here is all that is needed; ENOLCK,
+     * logged. */
     int (*write_lock)(engine_token token, int fd, uint64_t offset, uint64_t length,
                       enum engine_lock type, unsigned flags);
     /* True if the regular file of inode `ino`, which is here under that name and has

@@ -126,24 +126,28 @@ static bool is_here(const struct client *client, const struct client_dmd *dmd,
     return here;
 }
 
-/* A file that will be changed in part, or added to, should be the newest. *noted: the homes were
- * told that it is made if there is none. EALREADY: there is none, and another node makes it, too. */
+/* A file that will be changed in part, or added to, should be the newest; *st: that, or all zero.
+ * *noted: the homes were told that it is made if there is none. EALREADY: there is none, and another
+ * node makes it, too. */
 static int fetch_to_write(struct client *client, enum engine_role role, const char *upath,
-                          int flags, bool waits, bool *noted)
+                          int flags, bool waits, bool *noted, struct stat *st)
 {
-    struct stat st;
+    const struct client_dmd *dmd = &client->dmd[role];
 
-    if (!is_here(client, &client->dmd[role], upath, flags, &st)) {
+    if (!is_here(client, dmd, upath, flags, st)) {
         *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
-        return client_consume_to_write(client, upath, *noted);
+        if (client_consume_to_write(client, upath, *noted) < 0)
+            return -1;
+        is_here(client, dmd, upath, flags, st);
+        return 0;
     }
-    if (waits && client_join_waits(client, role, upath, flags, &st, 0)) {
+    if (waits && client_join_waits(client, role, upath, flags, st, 0)) {
         errno = EINPROGRESS;
         return -1;
     }
     /* Copies lie in the consumer's directory, which may be the producer's, too. */
     if (client_may_be_old(client) && !client_shared(client, role) &&
-        strcmp(client->dmd[role].real, client->dmd[ENGINE_CONSUMER].real) == 0)
+        strcmp(dmd->real, client->dmd[ENGINE_CONSUMER].real) == 0)
         return client_look_to_write(client, upath);
     return 0;
 }
@@ -182,12 +186,13 @@ static void join(struct client *client, enum engine_role role, engine_token toke
 int client_write_begin(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token)
 {
-    bool shared = (how & ENGINE_WRITE_SHARED) && !(flags & (O_TRUNC | O_EXCL | O_APPEND));
-    bool waits, noted = false, met = false;
+    bool part = !(flags & (O_TRUNC | O_EXCL | O_APPEND));
+    bool shared = part && (how & ENGINE_WRITE_SHARED), waits, noted = false, met = false;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno;
     store_mark_t mark;
+    struct stat st = {0};
 
     *token = 0;
     how &= ~(unsigned)ENGINE_WRITE_SHARED;
@@ -195,13 +200,15 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
     if (how == ENGINE_WRITE_JOINS)
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
-        fetch_to_write(client, role, upath, flags, waits, &noted) < 0) {
+        fetch_to_write(client, role, upath, flags, waits, &noted, &st) < 0) {
         if (errno != ENOENT && errno != EALREADY)
             return -1;
         met = errno == EALREADY;
         /* What lies here, if anything, is older, and no version to begin with. */
-        shared = false;
+        part = shared = false;
     }
+    /* One that is empty yet is as one that is made, by all who open it. */
+    shared |= part && S_ISREG(st.st_mode) && st.st_size == 0;
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;
@@ -345,6 +352,13 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     return mark ? mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0) : 0;
 }
 
+char *client_write_first_name(engine_token token)
+{
+    const struct writing *w = writing_of(token);
+
+    return w->token == token && w->first_upath ? client_name_copy(w->first_upath) : NULL;
+}
+
 void client_write_stored(engine_token token)
 {
     client_write_unrecord(token);
@@ -405,9 +419,10 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
     else if (!closing->upath && !(closing->upath = client_fd_name_left(dmd, fd)) &&
              w.first_upath && client_fd_name_others(dmd, w.first_upath, fd))
         closing->upath = w.first_upath;
+    client_lock_closing(token_role(token), token,
+                        closing->upath ? closing->upath : w.first_upath);
     if (closing->upath != w.first_upath)
         client_name_free(w.first_upath);
-    client_lock_closing(token_role(token), token, closing->upath);
     if (client->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     errno = saved;

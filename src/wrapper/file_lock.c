@@ -114,6 +114,8 @@ static int lock_shared(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *re
     }
     if (cmd == F_GETLK) {
         rc = wrapper_fd_lock(fd, offset, length, type, ENGINE_LOCK_TEST);
+        if (rc < 0 && errno == ENOENT)
+            return real(fd, cmd, lock);
         if (rc == 0) {
             lock->l_type = F_UNLCK;
         } else if (errno == EAGAIN) {
@@ -134,8 +136,8 @@ static int lock_shared(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *re
         if (real(fd, F_SETLK, &here) < 0)
             return -1;
     }
-    return wrapper_fd_lock(fd, offset, length, type,
-                           cmd == F_SETLKW ? ENGINE_LOCK_WAIT : 0);
+    rc = wrapper_fd_lock(fd, offset, length, type, cmd == F_SETLKW ? ENGINE_LOCK_WAIT : 0);
+    return rc < 0 && errno == ENOENT ? real(fd, cmd, lock) : rc;
 }
 
 int wrapper_lock(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *real)

@@ -24,4 +24,23 @@ rm -f "$WORK"/at.*
 : >"$LOG"
 job_ok 60 2@n0,n1 "$PYTHON" "$TEST_DIR/integration/progs/lock_cases.py"
 clean_ssd
-say "seeds $begin to $((seed - 1)): no number is lost"
+
+# What MPI-IO does under locks of the file (progs/mpi_locked.c), with no hint that says not to sieve; OMPIO sieves without
+# a lock, and takes no notice of atomic mode. The files of shared pointers are removed while others have them open.
+runs=0 plain=("${JOB_ENV[@]}")
+if [ -x "$PROGS/mpi_locked" ]; then
+    JOB_ENV=("${plain[@]}" OMPI_MCA_io=romio321)
+    for where in 3@n0 2@n0,n1 4@n0,n1 5@n0,n1,n2; do
+        [ "$LEVEL" != short ] || [ $where = 4@n0,n1 ] || continue
+        hows=(sieve atomic)
+        [ $where != 3@n0 ] || hows=(shared ordered)
+        for how in "${hows[@]}"; do
+            : >"$LOG"
+            job_ok 60 "$where" "$PROGS/mpi_locked" $how "$SSD/f" 5
+            grep -q ' ranks, 0 bad' "$OUT" || fail "$where $how: $(cat "$OUT")"
+            runs=$((runs + 1))
+            clean_ssd
+        done
+    done
+fi
+say "seeds $begin to $((seed - 1)): no number is lost; $runs runs of MPI-IO"
