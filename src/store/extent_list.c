@@ -173,9 +173,10 @@ bool store_extent_list_meets(const struct store_extent_list *list,
     return false;
 }
 
-/* True if `list` has all of those bytes, last written at these times. */
+/* True if `list` has all of those bytes, last written at these times; `under` (may be NULL): or by a
+ * write that was newer than that already, and has gone on. */
 static bool has(const struct store_extent_list *list, const struct store_extent *extent,
-                size_t *n)
+                const struct store_extent *under, size_t *n)
 {
     uint64_t at = extent->offset;
     struct store_extent both;
@@ -183,7 +184,8 @@ static bool has(const struct store_extent_list *list, const struct store_extent 
     while (at < end_of(extent) && store_extent_list_meets(list, extent, n, &both)) {
         if (end_of(&both) > at) {
             if (both.offset > at || both.first != extent->first ||
-                both.last != extent->last)
+                (both.last != extent->last &&
+                 !(under && store_extent_is_newer(&both, under))))
                 return false;
             at = end_of(&both);
         }
@@ -195,7 +197,7 @@ static bool has(const struct store_extent_list *list, const struct store_extent 
 
 bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *list,
-                               const struct store_extent_list *where,
+                               const struct store_extent_list *where, bool newer_go_on,
                                struct store_extent *at)
 {
     size_t n = 0, m = 0;
@@ -210,7 +212,7 @@ bool store_extent_list_changed(const struct store_extent_list *before,
     for (size_t i = 0; i < where->n; i++) {
         struct store_extent both;
         for (; store_extent_list_meets(list, &where->extent[i], &n, &both); n++) {
-            if (!has(before, &both, &m)) {
+            if (!has(before, &both, newer_go_on ? &where->extent[i] : NULL, &m)) {
                 if (at)
                     *at = both;
                 return true;

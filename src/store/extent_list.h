@@ -47,10 +47,11 @@ bool store_extent_list_meets(const struct store_extent_list *list,
                              const struct store_extent *with, size_t *n,
                              struct store_extent *both);
 /* True if `list` was written somewhere in `where`, or was cut, since it was as `before`; *at (may
- * be NULL): the first such bytes. */
+ * be NULL): the first such bytes. newer_go_on: a write that was newer than those of `where` before
+ * may have gone on. */
 bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *list,
-                               const struct store_extent_list *where,
+                               const struct store_extent_list *where, bool newer_go_on,
                                struct store_extent *at);
 
 /* Where the file has data, and, as the only cut, its length. 0 or -1 with errno. */

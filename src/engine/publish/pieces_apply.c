@@ -424,7 +424,7 @@ static int record(const struct pieces_apply *apply, const struct store_extent_li
 }
 
 /* True if a program of this node has written meanwhile where pieces went, or behind where they
- * have cut the file. */
+ * have cut the file. Where it was about to write before, and is the newer one, none went. */
 static bool has_met(struct pieces_apply *apply, const struct ours *ours,
                     const struct ours *now, const struct store_extent_list *list)
 {
@@ -435,8 +435,8 @@ static bool has_met(struct pieces_apply *apply, const struct ours *ours,
         if (list->extent[list->n + c].offset < behind.offset)
             behind.offset = list->extent[list->n + c].offset;
     behind.length = INT64_MAX - behind.offset;
-    return store_extent_list_changed(&ours->local, &now->local, list, &apply->met) ||
-           store_extent_list_changed(&ours->local, &now->local, &cut, &apply->met);
+    return store_extent_list_changed(&ours->local, &now->local, list, true, &apply->met) ||
+           store_extent_list_changed(&ours->local, &now->local, &cut, false, &apply->met);
 }
 
 static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)

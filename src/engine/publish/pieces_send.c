@@ -221,7 +221,7 @@ static bool is_stale(const struct sending *s)
 
     if (list_of(s, 0, s->out.mark, &now) < 0)
         return true;
-    is = store_extent_list_changed(&s->others, &now, &s->list, NULL);
+    is = store_extent_list_changed(&s->others, &now, &s->list, false, NULL);
     store_extent_list_free(&now);
     return is;
 }

@@ -120,7 +120,8 @@ static void test_changed(void **state)
         assert_int_equal(store_extent_list_sort(&now), 0);
         for (unsigned k = 0; k < SIZE; k++)
             changed |= c[k].is && (b[k].is != a[k].is || b[k].first != a[k].first);
-        assert_int_equal(store_extent_list_changed(&before, &now, &where, &at), changed);
+        assert_int_equal(store_extent_list_changed(&before, &now, &where, false, &at),
+                         changed);
         nchanged += changed;
         if (changed)
             assert_true(c[at.offset].is);
@@ -129,12 +130,33 @@ static void test_changed(void **state)
         assert_int_equal(store_extent_list_add(&now, &(struct store_extent){7, 0, 32, 32}),
                          0);
         assert_int_equal(store_extent_list_sort(&now), 0);
-        assert_true(store_extent_list_changed(&before, &now, &where, NULL)); /* cut */
+        assert_true(
+            store_extent_list_changed(&before, &now, &where, false, NULL)); /* cut */
         store_extent_list_free(&before);
         store_extent_list_free(&now);
         store_extent_list_free(&where);
     }
     assert_true(nchanged > 200 && nchanged < 2800);
+}
+
+/* A write that has gone on has written what it was about to write: that is a change, unless it was
+ * newer than what is to be put there. */
+static void test_gone_on(void **state)
+{
+    struct store_extent was = {10, 5, 100, 100}, is = {10, 5, 100, 120};
+    struct store_extent older = {8, 4, 90, 99}, same = {8, 4, 90, 101};
+    struct store_extent_list before = {.extent = &was, .n = 1},
+                             now = {.extent = &is, .n = 1},
+                             where = {.extent = &older, .n = 1};
+
+    (void)state;
+    assert_true(store_extent_list_changed(&before, &now, &where, false, NULL));
+    assert_false(store_extent_list_changed(&before, &now, &where, true, NULL));
+    where.extent = &same;
+    assert_true(store_extent_list_changed(&before, &now, &where, true, NULL));
+    where.extent = &older;
+    is.first = 110; /* another write */
+    assert_true(store_extent_list_changed(&before, &now, &where, true, NULL));
 }
 
 static void test_newer(void **state)
@@ -152,9 +174,8 @@ static void test_newer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sort),
-        cmocka_unit_test(test_meets),
-        cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_sort),    cmocka_unit_test(test_meets),
+        cmocka_unit_test(test_changed), cmocka_unit_test(test_gone_on),
         cmocka_unit_test(test_newer),
     };
 
