@@ -7,11 +7,11 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "client/client_fd_name.h"
 #include "client/client_impl.h"
 #include "client/client_names.h"
-#include "client/client_write.h"
 #include "store/marks.h"
 #include "util/log.h"
 
@@ -21,7 +21,7 @@ _Static_assert(ENGINE_LOCK_NONE == NET_LOCK_NONE && ENGINE_LOCK_READ == NET_LOCK
                "the same to the member");
 
 /* Some lock was asked for: set before that. A child of fork, which has none of its parent's, may give
- * up what it has not. */
+ * up what it has not; what exec has kept is not known. */
 static atomic_bool has_locked;
 
 static int ask(const char *upath, uint64_t offset, uint64_t length, unsigned flags)
@@ -42,17 +42,21 @@ static int ask(const char *upath, uint64_t offset, uint64_t length, unsigned fla
     return client_ask(&a);
 }
 
-int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t length,
-                      enum engine_lock type, unsigned flags)
+static void ask_unless_over(const char *upath, uint64_t offset, uint64_t length,
+                            unsigned flags)
 {
-    const struct client *client = client_get();
-    char *upath = client_fd_name(
-        &client->dmd[token & TOKEN_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER], fd);
+    if (!client_member_over())
+        ask(upath, offset, length, flags);
+}
+
+int client_lock(enum engine_role role, int fd, const char *first, uint64_t offset,
+                uint64_t length, enum engine_lock type, unsigned flags)
+{
+    char *upath = client_fd_name(&client_get()->dmd[role], fd);
     int rc = -1, saved = errno;
 
-    if (!upath && type == ENGINE_LOCK_NONE) /* it was locked when it had one */
-        upath = client_write_first_name(token);
-
+    if (type == ENGINE_LOCK_NONE && first && (!upath || strcmp(first, upath) != 0))
+        ask_unless_over(first, offset, length, NET_LOCK_NONE); /* by which it was locked */
     if (upath && !client_member_over()) {
         if (type != ENGINE_LOCK_NONE)
             atomic_store(&has_locked, true);
@@ -79,10 +83,19 @@ int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t leng
     return rc;
 }
 
-void client_lock_closing(enum engine_role role, engine_token token, const char *upath)
+void client_lock_inherited(void)
 {
-    if (upath && atomic_load_explicit(&has_locked, memory_order_relaxed) &&
-        store_marks_joint(client_get()->dmd[role].marks, token & ~TOKEN_PRODUCER) &&
-        !client_member_over())
-        ask(upath, 0, STORE_LOCKS_END, NET_LOCK_NONE);
+    atomic_store(&has_locked, true);
+}
+
+void client_lock_closing(enum engine_role role, store_mark_t mark, const char *upath,
+                         const char *first)
+{
+    if (!atomic_load_explicit(&has_locked, memory_order_relaxed) ||
+        !store_marks_shared_file(client_get()->dmd[role].marks, mark))
+        return;
+    if (upath)
+        ask_unless_over(upath, 0, STORE_LOCKS_END, NET_LOCK_NONE);
+    if (first && (!upath || strcmp(first, upath) != 0))
+        ask_unless_over(first, 0, STORE_LOCKS_END, NET_LOCK_NONE);
 }

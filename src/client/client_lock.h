@@ -6,10 +6,14 @@
 
 #include "client/client.h"
 
-/* See client_ops.h. Thread-safe. */
-int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t length,
-                      enum engine_lock type, unsigned flags);
-/* A description of upath is about to be closed, by which all locks of this process on it end. */
-void client_lock_closing(enum engine_role role, engine_token token, const char *upath);
+/* As write_lock() in client_ops.h. `first`: the name by which fd was opened, or NULL. Thread-safe. */
+int client_lock(enum engine_role role, int fd, const char *first, uint64_t offset,
+                uint64_t length, enum engine_lock type, unsigned flags);
+/* A description is about to be closed, by which all locks of this process on its file end. Either name may
+ * be NULL: its present one, and the one by which it was opened. */
+void client_lock_closing(enum engine_role role, store_mark_t mark, const char *upath,
+                         const char *first);
+/* This process may have locks of the program before it. */
+void client_lock_inherited(void);
 
 #endif

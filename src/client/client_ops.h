@@ -260,6 +260,8 @@ struct engine_ops {
     /* Of an open description: true if other nodes write the file, too, so that a read is to see
      * what they have written: then write_show() is to be called before it. As write_recorded(). */
     bool (*write_joint)(engine_token token);
+    /* The same, also if what is written is not recorded: then locks are those of all nodes. */
+    bool (*write_shared)(engine_token token);
     /* Bring what other nodes have written to the file that fd has open, until now, into the file
      * here. 0, or -1 with EIO, logged. */
     int (*write_show)(engine_token token, int fd);

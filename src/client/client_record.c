@@ -31,6 +31,11 @@ bool client_write_joint(engine_token token)
     return store_marks_joint(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
 }
 
+bool client_write_shared(engine_token token)
+{
+    return store_marks_shared_file(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
+}
+
 /* Before anybody writes: what is recorded are changes of the version that was found. */
 static void add_version(const struct client_dmd *dmd, store_mark_t mark)
 {
@@ -92,14 +97,18 @@ bool client_write_held(engine_token token)
            store_extents_held(dmd->extents, ino, btime);
 }
 
-/* Who holds it has the lock. */
+/* Who holds it has the lock; who was killed over it has not. */
 void client_write_await(engine_token token, int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+    const struct client_dmd *dmd = dmd_of(token);
+    uint64_t ino, btime;
+    int rc;
 
-    (void)token;
-    while (fcntl(fd, F_OFD_SETLKW, &lock) < 0 && errno == EINTR)
+    while ((rc = fcntl(fd, F_OFD_SETLKW, &lock)) < 0 && errno == EINTR)
         ;
+    if (rc == 0 && store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime))
+        store_extents_release(dmd->extents, ino, btime);
     lock.l_type = F_UNLCK;
     fcntl(fd, F_OFD_SETLK, &lock);
 }

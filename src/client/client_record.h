@@ -19,6 +19,7 @@ void client_write_record_end(engine_token token, uint64_t number, uint64_t plann
                              uint64_t end);
 void client_write_unrecord(engine_token token);
 bool client_write_joint(engine_token token);
+bool client_write_shared(engine_token token);
 bool client_write_held(engine_token token);
 void client_write_await(engine_token token, int fd);
 

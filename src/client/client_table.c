@@ -16,7 +16,6 @@
 #include "client/client_ops.h"
 #include "client/client.h"
 #include "client/client_promoted.h"
-#include "client/client_lock.h"
 #include "client/client_record.h"
 #include "client/client_write.h"
 #include "config/probes.h"
@@ -317,6 +316,7 @@ static const struct engine_ops table = {
     .write_record_end = client_write_record_end,
     .write_unrecord = client_write_unrecord,
     .write_joint = client_write_joint,
+    .write_shared = client_write_shared,
     .write_show = client_write_show,
     .write_lock = client_write_lock,
     .superseded = op_superseded,

@@ -338,6 +338,7 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     char *upath = client_fd_name_now(&client->dmd[role], fd);
     store_mark_t mark;
 
+    client_lock_inherited();
     /* Else it could get a second mark, which nobody clears. */
     if (upath)
         store_marks_await_opened(marks, upath);
@@ -352,11 +353,16 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     return mark ? mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0) : 0;
 }
 
-char *client_write_first_name(engine_token token)
+int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t length,
+                      enum engine_lock type, unsigned flags)
 {
     const struct writing *w = writing_of(token);
+    char *first =
+        w->token == token && w->first_upath ? client_name_copy(w->first_upath) : NULL;
+    int rc = client_lock(token_role(token), fd, first, offset, length, type, flags);
 
-    return w->token == token && w->first_upath ? client_name_copy(w->first_upath) : NULL;
+    client_name_free(first);
+    return rc;
 }
 
 void client_write_stored(engine_token token)
@@ -400,6 +406,8 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
     int saved = errno;
 
     if (fd < 0) {
+        client_lock_closing(token_role(token), token & ~TOKEN_PRODUCER, NULL,
+                            w.first_upath);
         *closing = (struct engine_closing){
             .token = token, .upath = w.first_upath, .probe = -1, .noted = w.noted};
         return;
@@ -419,8 +427,8 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
     else if (!closing->upath && !(closing->upath = client_fd_name_left(dmd, fd)) &&
              w.first_upath && client_fd_name_others(dmd, w.first_upath, fd))
         closing->upath = w.first_upath;
-    client_lock_closing(token_role(token), token,
-                        closing->upath ? closing->upath : w.first_upath);
+    client_lock_closing(token_role(token), token & ~TOKEN_PRODUCER, closing->upath,
+                        w.first_upath);
     if (closing->upath != w.first_upath)
         client_name_free(w.first_upath);
     if (client->config.fsync_write && fsync(fd) < 0)

@@ -18,8 +18,8 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
 int client_write_opened(engine_token token, int fd, int flags);
 void client_write_stored(engine_token token);
 int client_write_show(engine_token token, int fd);
-/* The name by which this process has opened it, to be freed with client_name_free(), or NULL. */
-char *client_write_first_name(engine_token token);
+int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t length,
+                      enum engine_lock type, unsigned flags);
 engine_token client_write_inherited(enum engine_role role, int fd);
 void client_write_closing(engine_token token, int fd, struct engine_closing *closing);
 int client_write_closed(struct engine_closing *closing, int error, bool mapped);

@@ -392,33 +392,33 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 }
 
 /* A process that was killed leaves its file held: the next one, which has the same lock, takes its
- * place. */
-int store_extents_hold(struct store_extents *extents, uint64_t ino, uint64_t btime)
+ * place, or lets it go. */
+void store_extents_hold(struct store_extents *extents, uint64_t ino, uint64_t btime)
 {
     struct header *header = &extents->table->header;
     uint64_t file = file_of(ino, btime);
 
     for (int i = 0; i < HELD_MAX; i++)
         if (atomic_load(&header->held[i]) == file)
-            return i;
+            return;
     for (int i = 0; i < HELD_MAX; i++) {
         uint64_t none = 0;
         if (!atomic_compare_exchange_strong(&header->held[i], &none, file))
             continue;
         atomic_fetch_add(&header->nheld, 1);
-        return i;
+        return;
     }
-    return -1;
 }
 
-void store_extents_release(struct store_extents *extents, int hold)
+void store_extents_release(struct store_extents *extents, uint64_t ino, uint64_t btime)
 {
     struct header *header = &extents->table->header;
 
-    if (hold < 0)
-        return;
-    atomic_store(&header->held[hold], 0);
-    atomic_fetch_sub(&header->nheld, 1);
+    for (int i = 0; i < HELD_MAX; i++) {
+        uint64_t file = file_of(ino, btime);
+        if (atomic_compare_exchange_strong(&header->held[i], &file, 0))
+            atomic_fetch_sub(&header->nheld, 1);
+    }
 }
 
 bool store_extents_held(const struct store_extents *extents, uint64_t ino, uint64_t btime)

@@ -67,10 +67,10 @@ void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint
 bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            struct dyad_base *version);
 /* For who changes what the record says of a file, and holds the lock of those who do: who writes to the
- * file, and has added its range after this, is to take that back and to wait for the lock. Returns what
- * _release() takes; -1: too many files are held, and this one is not. */
-int store_extents_hold(struct store_extents *extents, uint64_t ino, uint64_t btime);
-void store_extents_release(struct store_extents *extents, int hold);
+ * file, and has added its range after this, is to take that back and to wait for the lock. If too many
+ * files are held this one is not. _release() while the lock is held. */
+void store_extents_hold(struct store_extents *extents, uint64_t ino, uint64_t btime);
+void store_extents_release(struct store_extents *extents, uint64_t ino, uint64_t btime);
 /* A load, if none is held. Async-signal-safe. */
 bool store_extents_held(const struct store_extents *extents, uint64_t ino, uint64_t btime);
 /* The range that was added last is written, up to `end`, which may be below `planned_end`. False:

@@ -149,6 +149,8 @@ void store_marks_set_joint(struct store_marks *marks, const char *upath, uint64_
 /* True if that is noted of the mark, and what it writes is recorded: who reads by way of the
  * description is to see what other nodes have written. */
 bool store_marks_joint(struct store_marks *marks, store_mark_t mark);
+/* The same, whether or not what is written is recorded. Async-signal-safe. */
+bool store_marks_shared_file(struct store_marks *marks, store_mark_t mark);
 /* Something is about to be written that cannot be recorded. */
 void store_marks_unrecord(struct store_marks *marks, store_mark_t mark);
 /* True if all that the open descriptions of the file write is recorded: of the file of `mark`,

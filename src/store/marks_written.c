@@ -379,6 +379,11 @@ bool store_marks_joint(struct store_marks *marks, store_mark_t mark)
     return (flags_of(marks, mark) & both) == both;
 }
 
+bool store_marks_shared_file(struct store_marks *marks, store_mark_t mark)
+{
+    return flags_of(marks, mark) & MARKS_BASE_JOINT;
+}
+
 bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t btime)
 {
     return look_at_writers(marks, 0, ino, btime).undecided;

@@ -393,27 +393,26 @@ void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64
         ops->write_record_end(token, number, planned_end, end);
 }
 
-static bool is_shared(struct wrapper_desc *desc)
-{
-    const struct engine_ops *ops = wrapper_engine_loaded();
-    engine_token token = atomic_load_explicit(&desc->token, memory_order_relaxed);
-
-    return ops && token && ops->write_joint(token);
-}
-
 bool wrapper_fd_joint(int fd)
 {
     struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops;
+    engine_token token;
 
-    return desc && !atomic_load_explicit(&desc->unrecorded, memory_order_relaxed) &&
-           is_shared(desc);
+    if (!desc || atomic_load_explicit(&desc->unrecorded, memory_order_relaxed))
+        return false;
+    ops = wrapper_engine_loaded();
+    token = atomic_load_explicit(&desc->token, memory_order_relaxed);
+    return ops && token && ops->write_joint(token);
 }
 
 bool wrapper_fd_shared(int fd)
 {
     struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops = desc ? wrapper_engine_loaded() : NULL;
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
 
-    return desc && is_shared(desc);
+    return ops && token && ops->write_shared(token);
 }
 
 int wrapper_fd_lock(int fd, uint64_t offset, uint64_t length, enum engine_lock type,
@@ -422,13 +421,16 @@ int wrapper_fd_lock(int fd, uint64_t offset, uint64_t length, enum engine_lock t
     struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
     const struct engine_ops *ops = wrapper_engine_loaded();
     engine_token token = desc ? atomic_load(&desc->token) : 0;
+    int rc;
 
     if (!token || !ops) {
         errno = EBADF;
         return -1;
     }
     atomic_fetch_add(&locks, 1);
-    return ENGINE_CALL(ops->write_lock(token, fd, offset, length, type, flags));
+    rc = ENGINE_CALL(ops->write_lock(token, fd, offset, length, type, flags));
+    atomic_fetch_add(&locks, 1);
+    return rc;
 }
 
 int wrapper_fd_show(int fd)

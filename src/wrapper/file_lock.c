@@ -66,13 +66,18 @@ static bool is_shared(int fd)
 /* The bytes of it. 0, or -1 with EINVAL. */
 static int range_of(int fd, const struct flock *lock, uint64_t *offset, uint64_t *length)
 {
-    int64_t start = lock_start(fd, lock), len = lock->l_len;
+    bool whence = lock->l_whence == SEEK_SET || lock->l_whence == SEEK_CUR ||
+                  lock->l_whence == SEEK_END;
+    int64_t start = -1, len = lock->l_len;
 
+    if (whence && lock->l_start > -LOCK_BYTE && lock->l_start < LOCK_BYTE &&
+        len > -LOCK_BYTE)
+        start = lock_start(fd, lock);
     if (len < 0) {
         start += len;
         len = -len;
     }
-    if (start < 0 || start >= LOCK_BYTE || len < 0) {
+    if (start < 0 || start >= LOCK_BYTE) {
         errno = EINVAL;
         return -1;
     }
@@ -106,9 +111,14 @@ static int lock_shared(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *re
         errno = ENOLCK;
         return -1;
     }
+    if ((type == ENGINE_LOCK_NONE && lock->l_type != F_UNLCK) ||
+        (cmd == F_GETLK && type == ENGINE_LOCK_NONE)) {
+        errno = EINVAL;
+        return -1;
+    }
     if (range_of(fd, lock, &offset, &length) < 0)
         return -1;
-    if (!may(fd, lock->l_type)) {
+    if (cmd != F_GETLK && !may(fd, lock->l_type)) {
         errno = EBADF;
         return -1;
     }

@@ -26,25 +26,15 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/core/joined_writers.h"
 #include "engine/core/module.h"
+#include "engine/publish/lock_nodes.h"
+#include "engine/publish/lock_ranges.h"
 #include "engine/publish/locks_held.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
 #define SAY_AFTER (10 * UTIL_NSEC_PER_SEC)
-
-struct range {
-    uint64_t begin, end;
-    uint8_t type; /* NET_LOCK_READ, _WRITE */
-};
-
-/* Who is asked, in the order of nodes. */
-struct ranks {
-    uint32_t *rank;
-    unsigned n;
-};
 
 /* What a process of this rank has locked. */
 struct locked {
@@ -53,9 +43,8 @@ struct locked {
     pid_t pid;
     int pidfd;
     struct net_watch *watch; /* NULL: of this process */
-    struct range *range;     /* that do not meet */
-    size_t nranges;
-    struct ranks asked; /* for any of them */
+    struct lock_ranges ranges;
+    struct lock_nodes asked; /* for any of them */
     char upath[];
 };
 
@@ -63,12 +52,15 @@ struct locks_op {
     struct locks_op *prev, *next; /* utlist */
     struct member *member;
     pid_t pid;
-    struct range range;
+    struct lock_range range;
     uint8_t flags;
     uint64_t id;
-    struct ranks ranks;
-    unsigned at;  /* which of them is asked */
-    bool looking; /* WHO, or it was posted: called with it later */
+    struct lock_nodes nodes;
+    unsigned at; /* which of them is asked */
+    bool again; /* it could not be asked, and the homes say once more who writes the file */
+    bool looking; /* WHO, or it is queued or posted: called with it later */
+    bool queued;  /* another thread of the process asks for some of these bytes */
+    bool posted;  /* begin_queued() */
     struct net_post post;
     struct net_timer *say;
     void (*fn)(void *arg, int status); /* NULL: it was cancelled */
@@ -99,8 +91,8 @@ static void locked_free(struct locked *locked)
     if (locked->watch)
         net_watch_destroy(locked->watch);
     util_fd_close(locked->pidfd);
-    free(locked->range);
-    free(locked->asked.rank);
+    lock_ranges_free(&locked->ranges);
+    lock_nodes_free(&locked->asked);
     free(locked);
 }
 
@@ -110,7 +102,7 @@ static void answered(struct member *member, uint32_t rank, uint64_t id, int stat
 
 /* 0 or -1. With NET_LOCK_FORGET there is no answer. */
 static int ask(struct member *member, uint32_t rank, uint64_t id, const char *upath,
-               pid_t pid, const struct range *range, uint8_t flags)
+               pid_t pid, const struct lock_range *range, uint8_t flags)
 {
     struct net_msg msg = {.type = NET_MSG_LOCK,
                           .flags = flags,
@@ -133,14 +125,18 @@ static int ask(struct member *member, uint32_t rank, uint64_t id, const char *up
     return 0;
 }
 
-static const struct range all = {.end = STORE_LOCKS_END};
+static const struct lock_range all = {.end = STORE_LOCKS_END};
 
-/* Its process has ended. */
+/* Its process has ended. What it had may go to one that waits here: then it is not found any more. */
 static void give_up(struct locked *locked)
 {
+    struct locks *locks = OWN(locked->member, locks);
+
+    DL_DELETE(locks->locked, locked);
     for (unsigned i = 0; i < locked->asked.n; i++)
         ask(locked->member, locked->asked.rank[i], 0, locked->upath, locked->pid, &all,
             NET_LOCK_FORGET);
+    DL_APPEND(locks->locked, locked);
     locked_free(locked);
 }
 
@@ -177,71 +173,6 @@ static struct locked *locked_get(struct member *member, const char *upath, pid_t
     return locked;
 }
 
-/* 0 or -1. */
-static int ranks_add(struct ranks *ranks, uint32_t rank)
-{
-    uint32_t *grown;
-
-    for (unsigned i = 0; i < ranks->n; i++)
-        if (ranks->rank[i] == rank)
-            return 0;
-    if (!(grown = realloc(ranks->rank, (ranks->n + 1) * sizeof(*grown))))
-        return -1;
-    ranks->rank = grown;
-    ranks->rank[ranks->n++] = rank;
-    return 0;
-}
-
-/* 0 or -1. */
-static int range_add(struct locked *locked, struct range range)
-{
-    struct range *grown =
-        realloc(locked->range, (locked->nranges + 1) * sizeof(*locked->range));
-
-    if (!grown)
-        return -1;
-    locked->range = grown;
-    locked->range[locked->nranges++] = range;
-    return 0;
-}
-
-/* Cut it out of what is held. 0 or -1: no memory for the second part of one. */
-static int range_remove(struct locked *locked, const struct range *gone)
-{
-    for (size_t i = 0; i < locked->nranges;) {
-        struct range *held = &locked->range[i], behind = *held;
-        if (held->end <= gone->begin || held->begin >= gone->end) {
-            i++;
-            continue;
-        }
-        behind.begin = gone->end;
-        if (held->begin < gone->begin)
-            held->end = gone->begin;
-        else
-            *held = locked->range[--locked->nranges]; /* is looked at next */
-        if (behind.begin < behind.end && range_add(locked, behind) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* Whether the process holds bytes of it. *same: all of it, by one lock of that type. */
-static bool meets(const struct locked *locked, const struct range *range, bool *same)
-{
-    bool any = false;
-
-    *same = false;
-    for (size_t i = 0; locked && i < locked->nranges; i++) {
-        const struct range *held = &locked->range[i];
-        if (held->end <= range->begin || held->begin >= range->end)
-            continue;
-        any = true;
-        *same |= held->type == range->type && held->begin <= range->begin &&
-                 held->end >= range->end;
-    }
-    return any;
-}
-
 /* --- a request --- */
 
 static void op_free(struct locks_op *op)
@@ -249,8 +180,30 @@ static void op_free(struct locks_op *op)
     DL_DELETE(OWN(op->member, locks)->ops, op);
     if (op->say)
         net_timer_destroy(op->say);
-    free(op->ranks.rank);
+    lock_nodes_free(&op->nodes);
     free(op);
+}
+
+static void begin_queued(void *arg);
+
+static bool is_beside(const struct locks_op *a, const struct locks_op *b)
+{
+    return a != b && a->pid == b->pid && strcmp(a->upath, b->upath) == 0;
+}
+
+/* It is over: one of its process that has waited for that may begin. */
+static void op_over(struct locks_op *op)
+{
+    struct locks_op *other;
+
+    DL_FOREACH(OWN(op->member, locks)->ops, other)
+    {
+        if (other->queued && !other->posted && is_beside(op, other)) {
+            other->posted = true;
+            net_loop_post(op->member->loop, &other->post, begin_queued, other);
+        }
+    }
+    op_free(op);
 }
 
 static void end(struct locks_op *op, int status)
@@ -258,7 +211,7 @@ static void end(struct locks_op *op, int status)
     void (*fn)(void *, int) = op->fn;
     void *arg = op->arg;
 
-    op_free(op);
+    op_over(op);
     if (fn)
         fn(arg, status);
 }
@@ -268,8 +221,8 @@ static void undo(struct locks_op *op, unsigned n)
 {
     if (op->range.type == NET_LOCK_NONE || (op->flags & NET_LOCK_TEST))
         return;
-    for (unsigned i = 0; i < n && i < op->ranks.n; i++)
-        ask(op->member, op->ranks.rank[i], op->id, op->upath, op->pid, &op->range,
+    for (unsigned i = 0; i < n && i < op->nodes.n; i++)
+        ask(op->member, op->nodes.rank[i], op->id, op->upath, op->pid, &op->range,
             NET_LOCK_FORGET);
 }
 
@@ -287,10 +240,43 @@ static bool is_alone(const struct locks_op *op)
 
     DL_FOREACH(OWN(op->member, locks)->ops, other)
     {
-        if (other != op && other->pid == op->pid && strcmp(other->upath, op->upath) == 0)
+        if (is_beside(other, op))
             return false;
     }
     return true;
+}
+
+/* Another thread of the process is about to lock some of these bytes. */
+static bool asks_beside(const struct locks_op *op)
+{
+    const struct locks_op *other;
+
+    DL_FOREACH(OWN(op->member, locks)->ops, other)
+    {
+        if (is_beside(other, op) && other->fn && !other->queued &&
+            other->range.type != NET_LOCK_NONE && !(other->flags & NET_LOCK_TEST) &&
+            lock_range_meets(&other->range, &op->range))
+            return true;
+    }
+    return false;
+}
+
+#define NOT_HELD (-1)
+
+/* 0: its process has that lock; ENOLCK, logged: another one of some of these bytes; or NOT_HELD. */
+static int held_already(const struct locks_op *op)
+{
+    const struct locked *locked = find(op->member, op->upath, op->pid);
+    bool same;
+
+    if (!locked || !lock_ranges_meet(&locked->ranges, &op->range, &same))
+        return NOT_HELD;
+    if (!same)
+        log_error(
+            "\"%s\" cannot be locked, which other nodes write, too: the process holds "
+            "another lock of some of these bytes",
+            op->upath);
+    return same ? 0 : ENOLCK;
 }
 
 /* All nodes have it. */
@@ -304,32 +290,48 @@ static void succeed(struct locks_op *op)
         return;
     }
     if (op->range.type == NET_LOCK_NONE) {
-        if ((locked = find(member, op->upath, op->pid)) && !locked->nranges && is_alone(op))
+        if (op->range.begin == all.begin && op->range.end == all.end && is_alone(op) &&
+            (locked = find(member, op->upath, op->pid)) && !locked->ranges.n)
             locked_free(locked);
         end(op, 0);
         return;
     }
     locked = find(member, op->upath, op->pid);
-    if (!locked || range_add(locked, op->range) < 0)
+    if (!locked || lock_ranges_add(&locked->ranges, &op->range) < 0)
         refuse(op, "no memory, or its process has ended");
     else
         end(op, 0);
+}
+
+static int who(struct locks_op *op);
+
+/* It may have left in order since. */
+static void ask_anew(struct locks_op *op)
+{
+    if (op->again) {
+        refuse(op, "a rank that writes it cannot be reached");
+        return;
+    }
+    op->again = true;
+    undo(op, op->at);
+    if (who(op) < 0)
+        end(op, ENOLCK);
 }
 
 static void ask_next(struct locks_op *op)
 {
     struct locked *locked = find(op->member, op->upath, op->pid);
 
-    for (; op->at < op->ranks.n; op->at++) {
-        if (!locked || ranks_add(&locked->asked, op->ranks.rank[op->at]) < 0) {
+    for (; op->at < op->nodes.n; op->at++) {
+        if (!locked || lock_nodes_add(&locked->asked, op->nodes.rank[op->at]) < 0) {
             refuse(op, "no memory, or its process has ended");
             return;
         }
-        if (ask(op->member, op->ranks.rank[op->at], op->id, op->upath, op->pid, &op->range,
+        if (ask(op->member, op->nodes.rank[op->at], op->id, op->upath, op->pid, &op->range,
                 op->flags) == 0)
             return;
         if (op->range.type != NET_LOCK_NONE) {
-            refuse(op, "a rank that writes it cannot be reached");
+            ask_anew(op);
             return;
         }
     }
@@ -352,7 +354,7 @@ static void answered(struct member *member, uint32_t rank, uint64_t id, int stat
 {
     struct locks_op *op = op_find(member, id);
 
-    if (!op || op->looking || op->at >= op->ranks.n || op->ranks.rank[op->at] != rank)
+    if (!op || op->looking || op->at >= op->nodes.n || op->nodes.rank[op->at] != rank)
         return;
     if (status == EAGAIN) {
         undo(op, op->at);
@@ -363,6 +365,7 @@ static void answered(struct member *member, uint32_t rank, uint64_t id, int stat
                "before other nodes came");
     } else {
         op->at++;
+        op->again = false;
         ask_next(op);
     }
 }
@@ -376,50 +379,6 @@ static bool locked_received(struct member *member, const struct net_msg *msg,
     return true;
 }
 
-static const struct net_peer *peer_of(struct member *member, uint32_t rank)
-{
-    return rank == member->self.rank ? &member->self
-                                     : net_worker_peer(member->worker, rank);
-}
-
-/* The order of nodes, which all agree on. */
-static int order(const struct net_peer *a, const struct net_peer *b)
-{
-    int node = strcmp(a->node, b->node);
-
-    return node ? node
-                : memcmp(a->storage_producer, b->storage_producer, DYAD_STORAGE_ID_LEN);
-}
-
-/* One of each node, in their order. 0 or -1: one is not known, or no memory. */
-static int ranks_choose(struct locks_op *op, const uint32_t *ranks, unsigned n)
-{
-    struct member *member = op->member;
-
-    if (ranks_add(&op->ranks, member->self.rank) < 0)
-        return -1;
-    for (unsigned i = 0; i < n; i++) {
-        const struct net_peer *peer = peer_of(member, ranks[i]);
-        bool beside = false;
-        unsigned at = 0;
-        if (!peer)
-            return -1;
-        for (unsigned k = 0; k < op->ranks.n; k++) {
-            const struct net_peer *other = peer_of(member, op->ranks.rank[k]);
-            beside |= joined_writers_are_beside(peer, other);
-            at += order(other, peer) < 0;
-        }
-        if (beside)
-            continue;
-        if (ranks_add(&op->ranks, ranks[i]) < 0)
-            return -1;
-        memmove(&op->ranks.rank[at + 1], &op->ranks.rank[at],
-                (op->ranks.n - 1 - at) * sizeof(*op->ranks.rank));
-        op->ranks.rank[at] = ranks[i];
-    }
-    return 0;
-}
-
 static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *ranks,
                          unsigned n)
 {
@@ -428,11 +387,11 @@ static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *
     (void)owner;
     op->looking = false;
     if (!op->fn)
-        op_free(op);
+        op_over(op);
     else if (status)
         refuse(op, status == EOWNERDEAD ? "a rank that has written it is dead"
                                         : strerror(status));
-    else if (ranks_choose(op, ranks, n) < 0)
+    else if (lock_nodes_choose(&op->nodes, op->member, ranks, n) < 0)
         refuse(op, "a rank that writes it cannot be reached");
     else
         ask_next(op);
@@ -441,7 +400,7 @@ static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *
 static int who(struct locks_op *op)
 {
     op->at = 0;
-    op->ranks.n = 0;
+    op->nodes.n = 0;
     op->id = op->member->next_id += 2;
     op->looking = true;
     return dht_node_who_writes(op->member->dht, op->upath, who_answered, op);
@@ -453,8 +412,27 @@ static void say(void *arg)
 
     log_warn(
         "process %d waits for a lock of \"%s\" that another process has%s%s", (int)op->pid,
-        op->upath, op->at < op->ranks.n ? ", by way of " : "",
-        op->at < op->ranks.n ? member_describe(op->member, op->ranks.rank[op->at]) : "");
+        op->upath, op->at < op->nodes.n ? ", by way of " : "",
+        op->at < op->nodes.n ? member_describe(op->member, op->nodes.rank[op->at]) : "");
+}
+
+static void begin_queued(void *arg)
+{
+    struct locks_op *op = arg;
+    int status;
+
+    op->posted = false;
+    if (!op->fn)
+        op_over(op);
+    else if (asks_beside(op))
+        return;
+    else if ((status = held_already(op)) != NOT_HELD)
+        end(op, status);
+    else {
+        op->queued = false;
+        if (who(op) < 0)
+            end(op, ENOLCK);
+    }
 }
 
 static void unlock(void *arg)
@@ -465,7 +443,7 @@ static void unlock(void *arg)
     if (op->fn)
         ask_next(op);
     else
-        op_free(op);
+        op_over(op);
 }
 
 struct locks_op *locks_start(struct member *member, const struct net_msg *asked, pid_t pid,
@@ -475,14 +453,13 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
     uint8_t flags = asked->flags;
     struct locked *locked = find(member, upath, pid);
     struct locks_op *op = calloc(1, sizeof(*op) + strlen(upath) + 1);
-    bool same;
 
     if (!op)
         return NULL;
     op->member = member;
     op->pid = pid;
-    op->range =
-        (struct range){asked->offset, asked->offset + asked->length, flags & NET_LOCK_TYPE};
+    op->range = (struct lock_range){asked->offset, asked->offset + asked->length,
+                                    flags & NET_LOCK_TYPE};
     op->flags = flags;
     op->fn = fn;
     op->arg = arg;
@@ -490,12 +467,12 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
     DL_APPEND(OWN(member, locks)->ops, op);
     errno = 0;
     if (op->range.type == NET_LOCK_NONE) {
-        if (!locked || range_remove(locked, &op->range) < 0)
+        if (!locked || lock_ranges_remove(&locked->ranges, &op->range) < 0)
             goto end;
-        if (!locked->nranges && is_alone(op))
+        if (!locked->ranges.n && is_alone(op))
             op->range = all;
         for (unsigned i = 0; i < locked->asked.n; i++)
-            if (ranks_add(&op->ranks, locked->asked.rank[i]) < 0)
+            if (lock_nodes_add(&op->nodes, locked->asked.rank[i]) < 0)
                 goto end;
         op->id = member->next_id += 2;
         op->looking = true;
@@ -503,18 +480,19 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
         return op;
     }
     if (!locked && !locked_get(member, upath, pid)) {
+        log_error("\"%s\" cannot be locked for process %d: %m", upath, (int)pid);
         errno = ENOLCK;
         goto end;
     }
-    if (!(flags & NET_LOCK_TEST) && meets(locked, &op->range, &same)) {
-        errno = same ? 0 : ENOLCK;
-        if (!same)
-            log_error(
-                "\"%s\" cannot be locked, which other nodes write, too: the process "
-                "holds another lock of some of these bytes",
-                upath);
+    if (!(flags & NET_LOCK_TEST) && asks_beside(op)) { /* that one comes first */
+        op->queued = op->looking = flags & NET_LOCK_WAIT;
+        errno = EAGAIN;
+        if (op->queued)
+            return op;
         goto end;
     }
+    if (!(flags & NET_LOCK_TEST) && (errno = held_already(op)) != NOT_HELD)
+        goto end;
     if ((flags & NET_LOCK_WAIT) && (op->say = net_timer_create(member->loop, say, op)))
         net_timer_start(op->say, util_clock_now() + SAY_AFTER);
     if (who(op) == 0)
@@ -528,37 +506,56 @@ end:
 void locks_cancel(struct locks_op *op)
 {
     op->fn = NULL;
-    if (op->looking) /* the answer comes yet */
+    if (op->looking && (!op->queued || op->posted)) /* called with it yet */
         return;
-    undo(op, op->at + 1);
-    op_free(op);
+    if (!op->looking)
+        undo(op, op->at + 1);
+    op_over(op);
 }
 
-/* Who has ended in order writes it no more; who died has not. */
-static void rank_gone(struct member *member, uint32_t rank)
+static struct locks_op *op_at(struct member *member, uint32_t rank)
 {
-    struct locks_op *op, *tmp;
+    struct locks_op *op;
 
-    DL_FOREACH_SAFE(OWN(member, locks)->ops, op, tmp)
+    DL_FOREACH(OWN(member, locks)->ops, op)
     {
-        if (op->looking || op->at >= op->ranks.n || op->ranks.rank[op->at] != rank)
-            continue;
+        if (!op->looking && op->at < op->nodes.n && op->nodes.rank[op->at] == rank)
+            break;
+    }
+    return op;
+}
+
+/* A request or its answer may be lost. What is locked is asked for anew, of those who write it then:
+ * who has ended in order does no more, who died has not ended it. What is given up by one that lives
+ * is given up once more. */
+static void peer_down(struct member *member, uint32_t rank)
+{
+    struct locks_op *op;
+
+    while ((op = op_at(member, rank))) {
         if (op->range.type == NET_LOCK_NONE) {
-            op->at++;
-            ask_next(op);
-        } else {
-            undo(op, op->at);
-            if (who(op) < 0)
-                end(op, ENOLCK);
+            op->looking = true;
+            net_loop_post(member->loop, &op->post, unlock, op);
+            continue;
         }
+        undo(op, op->at);
+        if (who(op) < 0)
+            end(op, ENOLCK);
     }
 }
 
 static void rank_changed(struct member *member, uint32_t rank,
                          enum member_rank_change change)
 {
-    if (change != MEMBER_RANK_BACK)
-        rank_gone(member, rank);
+    struct locks_op *op;
+
+    if (change == MEMBER_RANK_BACK)
+        return;
+    while ((op = op_at(member, rank)) && op->range.type == NET_LOCK_NONE) {
+        op->at++;
+        ask_next(op);
+    }
+    peer_down(member, rank);
 }
 
 /* The guests are gone, and the table and its answers end with these. */
@@ -575,7 +572,7 @@ static void stop(struct member *member)
 const struct member_module locks_module = {
     .own = MODULE_OWN(locks),
     .messages = (const struct member_message[]){{NET_MSG_LOCKED, locked_received}, {0}},
-    .peer_down = rank_gone,
+    .peer_down = peer_down,
     .rank_changed = rank_changed,
     .stop = stop,
 };

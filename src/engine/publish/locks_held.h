@@ -8,7 +8,7 @@
 
 /* A request of a process of `rank`, as in NET_MSG_LOCK. */
 struct locks_request {
-    uint32_t rank;
+    uint32_t rank, incarnation;
     uint64_t id;    /* of that rank */
     uint64_t owner; /* the process */
     const char *upath;

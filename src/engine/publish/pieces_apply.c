@@ -472,21 +472,25 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
     return rc;
 }
 
-/* The other one's bytes are in the file, or ours are, before the next one looks. Its lock goes
- * with its descriptor. */
+/* The other one's bytes are in the file, or ours are, before the next one looks. A child that was
+ * forked meanwhile has the description, too: the lock is given up. */
 static int put_alone(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
     struct store_extents *extents = apply->dmd->extents;
-    int rc, hold;
+    int rc, saved;
 
     while ((rc = fcntl(fd, F_OFD_SETLKW, &lock)) < 0 && errno == EINTR)
         ;
     if (rc < 0)
         return -1;
-    hold = store_extents_hold(extents, apply->identity.ino, apply->identity.btime);
+    store_extents_hold(extents, apply->identity.ino, apply->identity.btime);
     rc = put(apply, fd, pieces);
-    store_extents_release(extents, hold);
+    saved = errno;
+    store_extents_release(extents, apply->identity.ino, apply->identity.btime);
+    lock.l_type = F_UNLCK;
+    fcntl(fd, F_OFD_SETLK, &lock);
+    errno = saved;
     return rc;
 }
 

@@ -1,7 +1,7 @@
 """Two ranks on two nodes, and the locks (fcntl) of one file that both have open: each case of what becomes of them.
 
 W, SSD, PMIX_RANK as in the other tests. Rank 0 holds what rank 1 wants, and after that the other way round."""
-import errno, fcntl, os, signal, struct, subprocess, sys, time
+import errno, fcntl, os, signal, struct, threading, time
 
 W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
 steps = 0
@@ -101,7 +101,7 @@ for holder in 0, 1:
     # Readers share it.
     lock(fd, fcntl.LOCK_SH)
     barrier()
-    check(refused(fd, fcntl.LOCK_EX, 5, 20) == 0, "what nobody has")
+    check(refused(fd, fcntl.LOCK_EX, 5, 20 + 10 * me) == 0, "what nobody has")
     if me == holder:
         lock(fd, fcntl.LOCK_UN)
     barrier()
@@ -158,6 +158,48 @@ for holder in 0, 1:
         lock(fd, fcntl.LOCK_UN)
     barrier()
 
+    # One thread waits, another gives up all that the process has, and wants some of the bytes, too.
+    if me == holder:
+        lock(fd, fcntl.LOCK_EX)
+    barrier()
+    if me != holder:
+        had = []
+        thread = threading.Thread(target=lambda: had.append(lock(fd, fcntl.LOCK_EX)))
+        thread.start()
+        for _ in range(20):
+            check(refused(fd, fcntl.LOCK_SH, 3) == errno.EAGAIN, "a lock beside another thread's")
+        lock(fd, fcntl.LOCK_UN, 0)
+    barrier()
+    if me == holder:
+        lock(fd, fcntl.LOCK_UN)
+    else:
+        thread.join()
+        check(len(had) == 1, "the thread has failed")
+    barrier()
+    if me == holder:
+        check(refused(fd) == errno.EAGAIN, "the thread's process has it")
+    barrier()
+    if me != holder:
+        lock(fd, fcntl.LOCK_UN)
+    barrier()
+
+    # Renamed while it is locked.
+    if me == holder:
+        lock(fd, fcntl.LOCK_EX)
+        os.rename(path, path + ".new")
+        lock(fd, fcntl.LOCK_UN)
+        os.rename(path + ".new", path)
+    barrier()
+    if me != holder:
+        check(refused(fd) == 0, "what was given up by another name")
+    barrier()
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_UNLCK, 0, 0, 1, 0))
+        check(False, "F_GETLK of no lock")
+    except OSError as e:
+        check(e.errno == errno.EINVAL, f"F_GETLK of no lock: {e}")
+    barrier()
+
     # Others are refused.
     for call in (lambda: fcntl.flock(fd, fcntl.LOCK_EX),
                  lambda: fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 1, 0))):  # F_OFD_SETLK
@@ -187,6 +229,32 @@ for holder in 0, 1:
         lock(fd, fcntl.LOCK_UN)
     barrier()
     os.close(fd)
+    barrier()
+
+    # Given up after something is written that cannot be recorded, and with a child that has the member's descriptors.
+    path, fd = made(f"unrecorded.{holder}")
+    if me == holder:
+        lock(fd, fcntl.LOCK_EX)
+        ready, tell = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(tell)
+            os.read(ready, 1)
+            os._exit(0)
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+        lock(fd, fcntl.LOCK_UN, 0)
+    barrier()
+    if me != holder:
+        check(refused(fd) == 0, "what was given up")
+    barrier()
+    if me == holder:
+        os.close(tell)
+        os.waitpid(pid, 0)
+    barrier()
+    try:
+        os.close(fd)
+    except OSError as e:  # neither node has all of it
+        check(e.errno == errno.EIO, f"close: {e}")
     barrier()
 
     # The whole file, and a read in the midst.

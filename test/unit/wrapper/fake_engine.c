@@ -711,6 +711,7 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .write_record_end = write_record_end,
         .write_unrecord = write_unrecord,
         .write_joint = write_joint,
+        .write_shared = write_joint,
         .superseded = superseded,
     };
     return abi == ENGINE_ABI ? &ops : NULL;
