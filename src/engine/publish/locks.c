@@ -446,6 +446,22 @@ static void unlock(void *arg)
         op_over(op);
 }
 
+/* Another thread gives up bytes of which this one has got some: it begins anew, behind that. */
+static void begin_anew_beside(const struct locks_op *op)
+{
+    struct locks_op *other, *tmp;
+
+    DL_FOREACH_SAFE(OWN(op->member, locks)->ops, other, tmp)
+    {
+        if (!is_beside(other, op) || other->looking || other->range.type == NET_LOCK_NONE ||
+            (other->flags & NET_LOCK_TEST) || !lock_range_meets(&other->range, &op->range))
+            continue;
+        undo(other, other->at + 1);
+        if (who(other) < 0)
+            end(other, ENOLCK);
+    }
+}
+
 struct locks_op *locks_start(struct member *member, const struct net_msg *asked, pid_t pid,
                              void (*fn)(void *arg, int status), void *arg)
 {
@@ -476,6 +492,7 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
                 goto end;
         op->id = member->next_id += 2;
         op->looking = true;
+        begin_anew_beside(op);
         net_loop_post(member->loop, &op->post, unlock, op);
         return op;
     }

@@ -158,13 +158,13 @@ static bool has_name(const struct showing *show)
     return has;
 }
 
-/* `status`: of the rank's answer; ENOENT, ESTALE: it found no file here to put its pieces into. */
+/* `status`: of the rank's answer. ESTALE: the file here is a copy of a version that came after what it has
+ * sent, or has been replaced; ENOENT: it has found none of the name. */
 static void showing_answered(struct showing *show, struct asked *asked, int status)
 {
     asked->answered = true;
     show->nleft--;
-    if (status && show->bring &&
-        ((status != ENOENT && status != ESTALE) || has_name(show))) {
+    if (status && show->bring && status != ESTALE && (status != ENOENT || has_name(show))) {
         log_warn("what %s has written of \"%s\" cannot be read here: %s",
                  member_describe(show->member, asked->rank), show->upath, strerror(status));
         show->status = EIO;
