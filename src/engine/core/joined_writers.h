@@ -19,8 +19,8 @@ void joined_writers_opened(struct member *member, const char *upath);
  * told if nobody of this node does. fn (may be NULL) is called when they know, or cannot be told. */
 void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,
                            void *arg);
-/* A process that opens upath has no mark yet, or what it has open has no name for a moment: call fn,
- * some milliseconds from now; once, if that is asked for more than once until then, with one fn. */
+/* A process that opens upath has no mark yet: call fn, some milliseconds from now; once, if that is
+ * asked for more than once until then, with one fn. */
 void joined_writers_later(struct member *member, const char *upath,
                           void (*fn)(void *member, const char *upath));
 /* True if both ranks are of one node, and have a storage in common. */

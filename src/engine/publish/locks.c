@@ -13,8 +13,8 @@
  * kernel's, and a node that dies takes no lock with it but its own.
  *
  * A new lock does not meet one that its process has, so what could not be had everywhere is
- * given up with nothing lost. Locks end with their process (a pidfd tells), or with its close
- * of any descriptor of the file (the wrapper tells).
+ * given up with nothing lost. Locks end with their process (a pidfd tells), or with its last close
+ * of a description of the file (the wrapper tells).
  */
 #include "engine/publish/locks.h"
 
@@ -127,16 +127,12 @@ static int ask(struct member *member, uint32_t rank, uint64_t id, const char *up
 
 static const struct lock_range all = {.end = STORE_LOCKS_END};
 
-/* Its process has ended. What it had may go to one that waits here: then it is not found any more. */
+/* Its process has ended. */
 static void give_up(struct locked *locked)
 {
-    struct locks *locks = OWN(locked->member, locks);
-
-    DL_DELETE(locks->locked, locked);
     for (unsigned i = 0; i < locked->asked.n; i++)
         ask(locked->member, locked->asked.rank[i], 0, locked->upath, locked->pid, &all,
             NET_LOCK_FORGET);
-    DL_APPEND(locks->locked, locked);
     locked_free(locked);
 }
 
