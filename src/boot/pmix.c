@@ -134,7 +134,9 @@ static void await_answers(struct boot_pmix *pmix)
 
     while ((until = boot_pmix_answers_until(pmix, left))) {
         if (!waited)
-            log_debug("waits for answers of the launcher's servers");
+            log_info(
+                "waits for answers of the launcher's servers, without which it may not "
+                "end");
         waited = true;
         pmix->destroy_bound = until + DESTROY_BOUND_NS;
         wait_until(pmix, until);
@@ -207,8 +209,8 @@ static void *session_main(void *arg)
     /* Written by the first session only; the lock below orders it before any reader. */
     if (!error && !pmix->job.node)
         error = boot_pmix_job_read(pmix->self.nspace, &pmix->job, stopping, pmix);
-    if (!error && !pmix->there &&
-        !(pmix->there = calloc(pmix->job.nranks, sizeof(*pmix->there))))
+    if (!error && !pmix->heard_at &&
+        !(pmix->heard_at = calloc(pmix->job.nranks, sizeof(*pmix->heard_at))))
         error = ENOMEM;
 
     pthread_mutex_lock(&pmix->lock);
@@ -397,11 +399,11 @@ int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted w
     return rc ? -1 : 0;
 }
 
-void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, uint64_t heard_at)
 {
     pthread_mutex_lock(&pmix->lock);
     if (pmix->have_job && rank < pmix->job.nranks)
-        pmix->there[rank] = is_there;
+        pmix->heard_at[rank] = heard_at;
     pthread_mutex_unlock(&pmix->lock);
 }
 

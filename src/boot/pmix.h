@@ -68,9 +68,10 @@ enum boot_pmix_wanted {
                      * absent, in both cases */
 };
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted);
-/* Tell, before boot_pmix_destroy(), whether the rank is known to be there: if so an
- * answer about it is certain. */
-void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there);
+#define BOOT_PMIX_THERE UINT64_MAX
+/* Tell, before boot_pmix_destroy(), when the rank was last heard of (util_clock_now(); 0: never), or that
+ * it is known to be there: an answer about it is certain if it was so when it was asked for. */
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, uint64_t heard_at);
 /* No blob is needed any more now: finalize when the pending gets are done or timed out and
  * boot_pmix_hold_ns have passed, if PMIx can be initialised again (pmix.c: not in an MPI
  * program). A blob that was reported absent still comes as long as the session lasts. */

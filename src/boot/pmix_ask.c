@@ -28,6 +28,9 @@
  * one that is there, from when we leave on, and for longer if nobody waits for us. */
 #define ANSWER_BOUND_NS       (2 * UTIL_NSEC_PER_SEC)
 #define ANSWER_THERE_BOUND_NS (10 * UTIL_NSEC_PER_SEC)
+/* What TCP could not deliver it sends again when as much time has passed once more, but for this at
+ * most (TCP_RTO_MAX). */
+#define RESENT_MAX_NS (120 * UTIL_NSEC_PER_SEC)
 
 void boot_pmix_ask_free(struct boot_pmix *pmix, struct pmix_ask *ask)
 {
@@ -220,6 +223,19 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle)
     return wake;
 }
 
+/* Of a rank that is there, or was after the request. */
+static uint64_t there_until(const struct boot_pmix *pmix, const struct pmix_ticket *ticket,
+                            uint64_t left)
+{
+    uint64_t pending = left > ticket->sent ? left - ticket->sent : 0;
+
+    if (pmix->how != BOOT_PMIX_END)
+        return left + ANSWER_BOUND_NS;
+    if (pending > RESENT_MAX_NS)
+        pending = RESENT_MAX_NS;
+    return left + (pending > ANSWER_THERE_BOUND_NS ? pending : ANSWER_THERE_BOUND_NS);
+}
+
 /* A rank must not end while its server waits for what a Get of it has asked another
  * node's server. When the last rank of a node has ended, the server (PMIx 4.2.2) gives up
  * its reference to each such request, and uses it all the same when the answer comes: the
@@ -228,12 +244,11 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle)
  * sent again some time after that is over.
  *
  * Not waited for is what no server answers, now or later: the Get of a rank that has not
- * joined. Nor does a server answer for a rank that was the last of its node and has
+ * joined. Of one that was heard of since, and has ended, the answer may be on its way. Nor does a server answer for a rank that was the last of its node and has
  * ended, hence a bound. */
 uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
 {
     const struct pmix_ticket *ticket;
-    uint64_t bound = pmix->how == BOOT_PMIX_END ? ANSWER_THERE_BOUND_NS : ANSWER_BOUND_NS;
     uint64_t now = util_clock_now(), last = 0;
 
     DL_FOREACH(pmix->tickets, ticket)
@@ -241,8 +256,8 @@ uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
         uint64_t until = 0;
         if (!has_cache(pmix, ticket->rank))
             continue; /* no other server is asked */
-        if (pmix->there[ticket->rank])
-            until = left + bound;
+        if (pmix->heard_at[ticket->rank] > ticket->sent)
+            until = there_until(pmix, ticket, left);
         else if (ticket->past_cache)
             until = ticket->sent + ANSWER_BOUND_NS;
         if (until > now && until > last)

@@ -64,7 +64,7 @@ struct boot_pmix {
     uint64_t timeout_ns, kept_ns;
     char key[PMIX_MAX_KEYLEN + 1];
     struct boot_pmix_job job; /* written once, before RESULT_READY is queued */
-    bool *there;              /* [job.nranks], boot_pmix_there(); made with job */
+    uint64_t *heard_at;       /* [job.nranks], boot_pmix_there(); made with job */
     pmix_proc_t self;         /* of the session's thread */
     struct net_post post;
 

@@ -37,7 +37,7 @@ void boot_pmix_unref_unlock(struct boot_pmix *pmix)
     boot_pmix_results_free(pmix);
     free(pmix->blob);
     free(pmix->job.node);
-    free(pmix->there);
+    free(pmix->heard_at);
     pthread_cond_destroy(&pmix->changed);
     pthread_mutex_destroy(&pmix->lock);
     free(pmix);

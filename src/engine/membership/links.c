@@ -313,10 +313,12 @@ static bool wave_received(struct member *member, const struct net_msg *msg, void
 static void links_void_promises(struct member *member)
 {
     for (uint32_t r = 0;
-         member->pmix && member->worker && member->dht && r < member->job->nranks; r++)
-        boot_pmix_there(member->pmix, r,
-                        dht_node_is_live(member->dht, r) &&
-                            net_worker_heard_at(member->worker, r) != 0);
+         member->pmix && member->worker && member->dht && r < member->job->nranks; r++) {
+        uint64_t heard_at = net_worker_heard_at(member->worker, r);
+        boot_pmix_there(
+            member->pmix, r,
+            heard_at && dht_node_is_live(member->dht, r) ? BOOT_PMIX_THERE : heard_at);
+    }
 }
 
 const struct member_module links_module = {

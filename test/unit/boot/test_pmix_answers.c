@@ -258,7 +258,7 @@ static void test_there(void **state)
 
     (void)state;
     ask(pmix, 2, BOOT_PMIX_ANY, 1);
-    boot_pmix_there(pmix, 2, true);
+    boot_pmix_there(pmix, 2, BOOT_PMIX_THERE);
     assert_true(leave(pmix, true) >= LATE_MS);
     assert_int_equal(server.at_end, 0);
 }
@@ -272,9 +272,9 @@ static void test_not_awaited(void **state)
     (void)state;
     ask(pmix, 2, BOOT_PMIX_ANY, 1);
     ask(pmix, 1, BOOT_PMIX_NEWEST, 2);
-    boot_pmix_there(pmix, 1, true);
-    boot_pmix_there(pmix, 2, true);
-    boot_pmix_there(pmix, 2, false);
+    boot_pmix_there(pmix, 1, BOOT_PMIX_THERE);
+    boot_pmix_there(pmix, 2, BOOT_PMIX_THERE);
+    boot_pmix_there(pmix, 2, 0);
     assert_true(leave(pmix, false) < BOUND_MS - 100);
     assert_int_equal(server.at_end, 2);
 }
@@ -293,6 +293,26 @@ static void test_bound(void **state)
     assert_int_equal(server.at_end, 1);
 }
 
+/* It was heard of since, and has left before us: its server may answer yet. Not if it was not heard of. */
+static void test_left(void **state)
+{
+    struct boot_pmix *pmix = join();
+
+    (void)state;
+    ask(pmix, 2, BOOT_PMIX_NEWEST, 1);
+    usleep(BOUND_MS * 1000);
+    boot_pmix_there(pmix, 2, util_clock_now());
+    assert_true(leave(pmix, true) >= LATE_MS);
+    assert_int_equal(server.at_end, 0);
+
+    pmix = join();
+    boot_pmix_there(pmix, 2, util_clock_now());
+    ask(pmix, 2, BOOT_PMIX_NEWEST, 1);
+    usleep(BOUND_MS * 1000);
+    assert_true(leave(pmix, false) < LATE_MS);
+    assert_int_equal(server.at_end, 1);
+}
+
 /* It is there and no answer comes: the program that waits for us goes on. */
 static void test_soon(void **state)
 {
@@ -301,20 +321,20 @@ static void test_soon(void **state)
 
     (void)state;
     ask(pmix, 2, BOOT_PMIX_ANY, 1);
-    boot_pmix_there(pmix, 2, true);
+    boot_pmix_there(pmix, 2, BOOT_PMIX_THERE);
     took = leave_so(pmix, BOOT_PMIX_END_SOON, false);
     assert_in_range(took, BOUND_MS, 2 * BOUND_MS);
     assert_int_equal(server.at_end, 1);
 
     pmix = join();
     ask(pmix, 2, BOOT_PMIX_ANY, 1);
-    boot_pmix_there(pmix, 2, true);
+    boot_pmix_there(pmix, 2, BOOT_PMIX_THERE);
     assert_true(leave_so(pmix, BOOT_PMIX_END_SOON, true) >= LATE_MS);
     assert_int_equal(server.at_end, 0);
 
     pmix = join();
     ask(pmix, 2, BOOT_PMIX_ANY, 1);
-    boot_pmix_there(pmix, 2, true);
+    boot_pmix_there(pmix, 2, BOOT_PMIX_THERE);
     assert_true(leave_so(pmix, BOOT_PMIX_END_UP, true) >= LATE_MS);
     assert_int_equal(server.at_end, -1);
 }
@@ -324,7 +344,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newest), cmocka_unit_test(test_kept),
         cmocka_unit_test(test_there),  cmocka_unit_test(test_not_awaited),
-        cmocka_unit_test(test_bound),  cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_bound),  cmocka_unit_test(test_left),
+        cmocka_unit_test(test_soon),
     };
     sigset_t all;
 

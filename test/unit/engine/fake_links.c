@@ -218,9 +218,9 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
 {
 }
 
-void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, uint64_t heard_at)
 {
-    links_rank[rank].there = is_there;
+    links_rank[rank].there = heard_at == BOOT_PMIX_THERE;
 }
 
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted)
