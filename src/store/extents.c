@@ -26,7 +26,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "store/control.h"
@@ -35,7 +34,7 @@
 #include "util/fd_close.h"
 
 #define PREFIX "extents-"
-#define MAGIC  0x3454584544415944ull /* "DYADEXT4" */
+#define MAGIC  0x3554584544415944ull /* "DYADEXT5" */
 #define STEP   4096u                 /* places that get their disk blocks at a time */
 
 #define LENGTH_BITS  40 /* of a span; above UNENDED is the lap, from 1 on */
@@ -77,15 +76,17 @@ struct header {
     _Atomic uint32_t limit; /* places below it have their disk blocks */
     _Atomic uint32_t nheld; /* of those: some are of killed processes */
     _Atomic uint64_t held[HELD_MAX];
+    struct store_seen seen;
 };
 
 struct table {
     union {
         struct header header;
-        char page[4096];
+        char page[32768];
     };
     struct place places[STORE_EXTENTS_MAX];
 };
+_Static_assert(sizeof(struct header) <= 32768, "it is in front of the places");
 
 struct store_extents {
     struct table *table;
@@ -213,6 +214,11 @@ void store_extents_destroy(struct store_extents *extents)
     free(extents);
 }
 
+struct store_seen *store_extents_seen(struct store_extents *extents)
+{
+    return &extents->table->header.seen;
+}
+
 /* --- record --- */
 
 /* Disk blocks up to that place. 0 or -1. */
@@ -291,14 +297,6 @@ static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset
     return atomic_compare_exchange_strong(&place->span, &span, (span + length) | UNENDED);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t add(struct store_extents *extents, uint64_t ino, uint64_t btime,
                     uint64_t writer, const struct store_extent *extent, uint64_t time,
                     uint64_t unended)
@@ -332,7 +330,7 @@ static uint64_t add(struct store_extents *extents, uint64_t ino, uint64_t btime,
 uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            uint64_t writer, uint64_t last, uint64_t offset, uint64_t length)
 {
-    uint64_t now = now_ns();
+    uint64_t now = util_clock_wall_ns();
     struct store_extent extent = {offset, length, now, now};
 
     return last && extend(extents, last, offset, length, now)
@@ -343,7 +341,7 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
 bool store_extents_add_other(struct store_extents *extents, uint64_t ino, uint64_t btime,
                              uint64_t writer, const struct store_extent *extent)
 {
-    return add(extents, ino, btime, writer, extent, now_ns(), 0) != 0;
+    return add(extents, ino, btime, writer, extent, util_clock_wall_ns(), 0) != 0;
 }
 
 /* At any time. */
@@ -353,13 +351,14 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
     const struct store_extent all = {0, LENGTH_MAX, 0, UINT64_MAX};
 
     if (next_of(extents) > 1)
-        add(extents, ino, btime, writer, &all, now_ns(), 0);
+        add(extents, ino, btime, writer, &all, util_clock_wall_ns(), 0);
 }
 
 void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime)
 {
     store_extents_begin(extents);
-    add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns(), 0);
+    add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET},
+        util_clock_wall_ns(), 0);
 }
 
 void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
@@ -367,7 +366,7 @@ void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint
 {
     const struct store_extent extent = {version->size, 0, version->time, version->time};
 
-    add(extents, ino, btime, VERSION, &extent, now_ns(), 0);
+    add(extents, ino, btime, VERSION, &extent, util_clock_wall_ns(), 0);
 }
 
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
@@ -385,7 +384,7 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
         SET(first, 0);
         SET(last, 0);
     } else {
-        set_last(place, now_ns());
+        set_last(place, util_clock_wall_ns());
         length = end - offset;
     }
     return atomic_compare_exchange_strong(&place->span, &span, LAP(number) | length);

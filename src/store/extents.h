@@ -17,6 +17,7 @@
 
 #include "store/dmd.h"
 #include "store/extent_list.h"
+#include "store/seen.h"
 
 #define STORE_EXTENTS_MAX (1u << 20)
 
@@ -35,6 +36,8 @@ struct store_extents;
  * is recorded then. ENOTSUP: other kernels may see the directory. */
 struct store_extents *store_extents_create(const struct store_dir *dir, const char *boot);
 void store_extents_destroy(struct store_extents *extents);
+/* What other nodes have shown of the files; lives as long as `extents`. */
+struct store_seen *store_extents_seen(struct store_extents *extents);
 
 /* Record a range of the file of that inode and birth time, which `writer` (a mark, or any
  * other number but 0) is about to write. `last`: what the writer's call before this one

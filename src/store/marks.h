@@ -225,9 +225,10 @@ bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t in
 uint32_t store_marks_released(const struct store_marks *marks);
 
 /* True if there is a mark DIRTY, CLOSING or ABANDONED with this inode and birth time (0:
- * any) other than `own` (0: none). ~50 ns if there is no other. */
-bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own, uint64_t ino,
-                              uint64_t btime);
+ * any), or one that is OPENING upath (NULL: not looked at), other than `own` (0: none). ~50 ns if there
+ * is no other. */
+bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own,
+                              const char *upath, uint64_t ino, uint64_t btime);
 
 /* True if the file of this inode is being made, or was left unfinished: if it has a mark
  * of a description that found it empty or truncated it, or that began while there was

@@ -91,15 +91,17 @@ bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t in
     return search(marks, &wanted, info);
 }
 
-bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own, uint64_t ino,
-                              uint64_t btime)
+bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own,
+                              const char *upath, uint64_t ino, uint64_t btime)
 {
     struct marks_table *table = marks->table;
-    struct wanted wanted = {.ino = ino, .btime = btime, .but = own};
+    struct wanted wanted = {
+        .name = upath ? marks_hash_name(upath) : 0, .ino = ino, .btime = btime, .but = own};
     struct marks_slot *slot = &table->slots[marks_index_of(own)];
     bool has_own = own && marks_same_file(slot, ino, btime); /* its name may have changed */
 
-    if (atomic_load(&table->inodes[marks_bucket(ino)]) <= (has_own ? 1 : 0))
+    if (atomic_load(&table->inodes[marks_bucket(ino)]) <= (has_own ? 1 : 0) &&
+        (!wanted.name || atomic_load(&table->names[marks_bucket(wanted.name)]) == 0))
         return false;
     return search(marks, &wanted, NULL);
 }

@@ -96,7 +96,7 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark)
 
     look->begun = now();
     atomic_store(&look->base, MARKS_BASE(mark));
-    look->mtime = util_clock_wall() * 1000;
+    look->mtime = util_clock_wall_ns();
     atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
@@ -213,7 +213,8 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
     *base = (struct dyad_base){.kind = DYAD_BASE_NONE};
     if (!mark || !marks_find(marks, mark, &word))
         return;
-    *base = (struct dyad_base){DYAD_BASE_SINCE, look->size, look->mtime, false, false};
+    *base = (struct dyad_base){
+        .kind = DYAD_BASE_SINCE, .size = look->size, .time = look->mtime};
     if (flags & MARKS_BASE_FROM)
         base->kind = flags & MARKS_BASE_OVERTAKEN ? DYAD_BASE_OVERTAKEN : DYAD_BASE_FROM;
     if (flags & MARKS_BASE_JOINED)

@@ -27,13 +27,19 @@ static inline uint64_t util_clock_coarse(void)
     return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* CLOCK_REALTIME in microseconds since 1970: only to compare what nodes did, as far as
- * their clocks agree; it may jump. Async-signal-safe. */
-static inline uint64_t util_clock_wall(void)
+/* CLOCK_REALTIME in nanoseconds since 1970: only to compare what nodes did, as far as their
+ * clocks agree; it may jump. Async-signal-safe. */
+static inline uint64_t util_clock_wall_ns(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+    return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* The same in microseconds. */
+static inline uint64_t util_clock_wall(void)
+{
+    return util_clock_wall_ns() / 1000u;
 }
 
 /* Move a moment in the past by ns in which this process did not run; not into the future.

@@ -57,7 +57,7 @@ uint64_t pieces_writer(const uint8_t storage[DYAD_STORAGE_ID_LEN])
 
 static void by_our_clock(const struct pieces_apply *apply, struct store_extent *extent)
 {
-    uint64_t now = util_clock_wall() * 1000, first = extent->first, last = extent->last;
+    uint64_t now = util_clock_wall_ns(), first = extent->first, last = extent->last;
 
     extent->first = 0;
     extent->last = UINT64_MAX;

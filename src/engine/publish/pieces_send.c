@@ -2,8 +2,8 @@
  * pieces_send.c - the sender's end: one chunk at a time
  *
  *   state     until                              then
- *   CLOCK     the taker has said CLOCK_ASKS      READING
- *             times what time it is; left out if
+ *   CLOCK     the taker has said often enough    READING
+ *             what time it is; left out if
  *             it has done so not long ago
  *   READING   the pool has read the next chunk   SENDING
  *   SENDING   it is sent and answered            READING; the last: CHECKING
@@ -38,9 +38,12 @@
 #include "util/log.h"
 
 #define CHUNK      (1u << 20)
-#define CLOCK_ASKS 16u  /* the quickest counts */
-#define CLOCK_STEP 1000 /* ns, of util_clock_wall() */
-#define CLOCK_KEPT (10 * UTIL_NSEC_PER_SEC)
+#define CLOCK_ASKS 16u /* at least, and ... */
+#define CLOCK_ASKS_MAX \
+    64u /* ... until the clock is known so well, ns: the quickest count */
+#define CLOCK_NARROW 50000
+#define CLOCK_STEP   1000 /* ns, of util_clock_wall() */
+#define CLOCK_KEPT   (10 * UTIL_NSEC_PER_SEC)
 
 #define UNENDED_PAUSE  100000 /* ns */
 #define UNENDED_PAUSES 10000  /* of them: a second */
@@ -316,29 +319,32 @@ static void checked_again(void *arg)
 
 static void send_message(struct sending *s, struct net_msg *msg, const void *data);
 
-static int64_t now_ns(void)
-{
-    return (int64_t)util_clock_wall() * 1000;
-}
-
 static void ask_clock(struct sending *s)
 {
     struct net_msg msg = {.flags = NET_PIECES_CLOCK};
 
     s->answered = false;
-    s->asked = now_ns();
+    s->asked = (int64_t)util_clock_wall_ns();
     send_message(s, &msg, NULL);
 }
 
 /* The taker's clock said `theirs` between the question and now. */
 static void clock_told(struct sending *s, int64_t theirs)
 {
-    int64_t least = theirs - now_ns() - CLOCK_STEP, most = theirs - s->asked + CLOCK_STEP;
+    int64_t least = theirs - (int64_t)util_clock_wall_ns() - CLOCK_STEP,
+            most = theirs - s->asked + CLOCK_STEP;
 
     if (least > s->clock.min)
         s->clock.min = least;
     if (most < s->clock.max)
         s->clock.max = most;
+}
+
+/* On a machine that is busy each answer may be late. */
+static bool is_measured(const struct sending *s)
+{
+    return CLOCK_ASKS_MAX - s->clock_asks >= CLOCK_ASKS &&
+           s->clock.max - s->clock.min <= CLOCK_NARROW;
 }
 
 static struct clock *clock_find(struct member *member, uint32_t rank)
@@ -388,7 +394,7 @@ static void begin(struct sending *s)
         return;
     }
     s->clock = (struct clock){.rank = s->out.rank, .min = INT64_MIN, .max = INT64_MAX};
-    s->clock_asks = CLOCK_ASKS;
+    s->clock_asks = CLOCK_ASKS_MAX;
     ask_clock(s);
 }
 
@@ -401,12 +407,13 @@ static void go_on(struct sending *s)
     if (s->status) {
         sending_end(s);
     } else if (s->clock_asks > 0) {
-        if (--s->clock_asks > 0) {
+        if (--s->clock_asks > 0 && !is_measured(s)) {
             ask_clock(s);
             return;
         }
         log_debug("the clock of rank %u is ahead of ours by %lld to %lld ns", s->out.rank,
                   (long long)s->clock.min, (long long)s->clock.max);
+        s->clock_asks = 0;
         clock_keep(s->member, &s->clock);
         read_next(s);
     } else if (s->last && !s->out.mark) {
@@ -464,10 +471,10 @@ static void chunk_read(void *arg)
 
     s->reading = false;
     if (s->answered || s->error) { /* its taker is gone; or EIO: no answer of a taker */
-        if (s->error)
+        if (s->error && s->error != ENOENT) /* that: it was removed */
             log_warn("\"%s\" cannot be given to %s: %s", s->upath,
                      member_describe(s->member, s->out.rank), strerror(s->error));
-        answer(s, s->answered ? s->status : EIO);
+        answer(s, s->answered ? s->status : s->error == ENOENT ? ENOENT : EIO);
         return;
     }
     if (!s->out.mark && s->last && !s->before && !s->len) { /* nothing is new */

@@ -8,7 +8,7 @@
  *           it has written since it was asked last
  *           (PIECES), and said so (SHOWN)
  *
- * So bytes are moved where somebody reads, and once, as long as he reads in one process' rank; the
+ * So bytes are moved where somebody reads, and once for all processes of its node (store/seen.h); the
  * record tells those from what a close gives away, which has to be published (STORE_EXTENTS_SHOWN).
  * An open that meets other writers asks them for nothing: it notes there that they are to ask this
  * node when they read. One that is asked while a process opens the file answers when it is open.
@@ -20,29 +20,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/core/joined_writers.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_apply.h"
 #include "engine/publish/pieces_send.h"
+#include "store/extents.h"
 #include "store/fetch.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define NOTHING  UINT64_MAX /* as `after`: of no time */
-#define SEEN_MAX 4096       /* files and ranks; then what is known of all is forgotten */
-
-/* What a rank has sent for a file here: all until then. */
-struct seen {
-    UT_hash_handle hh;
-    struct seen_key {
-        uint64_t ino, btime, rank;
-    } key;
-    uint64_t until; /* ns, by its clock */
-};
+#define NOTHING UINT64_MAX /* as `after`: of no time */
 
 struct asked {
     uint32_t rank;
@@ -77,57 +67,35 @@ struct answering {
 struct pieces_shown {
     struct showing *showings;
     struct answering *answerings;
-    struct seen *seen;
 };
 
 /* --- the reader's end --- */
 
-static struct seen_key seen_key_of(const struct showing *show, uint32_t rank)
+/* Of the node of that rank, on which all ranks have one clock. */
+static uint64_t node_of(const struct net_peer *peer)
 {
-    return (struct seen_key){show->identity.ino, show->identity.btime, rank};
+    return pieces_writer(peer->storage_producer) ^ pieces_writer(peer->storage_consumer)
+                                                       << 1;
 }
 
-static void seen_clear(struct pieces_shown *shown)
+static uint64_t seen_until(const struct showing *show, const struct net_peer *peer)
 {
-    struct seen *seen, *tmp;
+    struct store_extents *extents = show->member->dmd[show->role].extents;
 
-    HASH_ITER(hh, shown->seen, seen, tmp)
-    {
-        HASH_DEL(shown->seen, seen);
-        free(seen);
-    }
+    return extents && peer
+               ? store_seen_until(store_extents_seen(extents), show->identity.ino,
+                                  show->identity.btime, node_of(peer))
+               : 0;
 }
 
-static uint64_t seen_until(const struct showing *show, uint32_t rank)
-{
-    struct seen_key key = seen_key_of(show, rank);
-    struct seen *seen;
-
-    HASH_FIND(hh, OWN(show->member, pieces_shown)->seen, &key, sizeof(key), seen);
-    return seen ? seen->until : 0;
-}
-
-/* Without memory it is sent once more. */
 static void seen_keep(const struct showing *show, uint32_t rank, uint64_t until)
 {
-    struct pieces_shown *shown = OWN(show->member, pieces_shown);
-    struct seen_key key = seen_key_of(show, rank);
-    struct seen *seen;
+    struct store_extents *extents = show->member->dmd[show->role].extents;
+    const struct net_peer *peer = net_worker_peer(show->member->worker, rank);
 
-    HASH_FIND(hh, shown->seen, &key, sizeof(key), seen);
-    if (!seen) {
-        if (HASH_COUNT(shown->seen) >= SEEN_MAX)
-            seen_clear(shown);
-        if (!(seen = calloc(1, sizeof(*seen))))
-            return;
-        seen->key = key;
-        HASH_ADD(hh, shown->seen, key, sizeof(key), seen);
-        if (!seen->hh.tbl) {
-            free(seen);
-            return;
-        }
-    }
-    seen->until = until;
+    if (extents && peer && show->identity.ino)
+        store_seen_set(store_extents_seen(extents), show->identity.ino,
+                       show->identity.btime, node_of(peer), until);
 }
 
 static void showing_free(struct showing *show)
@@ -230,7 +198,7 @@ static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *
                 has && peer && joined_writers_are_beside(peer, has) ? NET_SHOW_OWNER : 0,
             .id = show->id,
             .entry.upath = show->upath,
-            .after = show->bring ? seen_until(show, rank) : NOTHING,
+            .after = show->bring ? seen_until(show, peer) : NOTHING,
             .mark = pieces_writer(store_dir_id(member->dmd[show->role].dir))};
         if (member_send(member, rank, &msg) < 0)
             showing_answered(show, &show->asked[i], errno);
@@ -377,7 +345,7 @@ static void answer_now(struct answering *a)
     bool later = joined_writers_is_noted(member, a->upath);
     int rc = ENOENT;
 
-    a->until = util_clock_wall() * 1000;
+    a->until = util_clock_wall_ns();
     for (int s = 1; s >= 0; s--) {
         struct member_dmd *dmd = &member->dmd[s];
         struct store_mark_info info;
@@ -458,7 +426,6 @@ static void destroy(struct member *member)
 
     while (shown->answerings)
         answering_free(shown->answerings);
-    seen_clear(shown);
 }
 
 const struct member_module pieces_shown_module = {

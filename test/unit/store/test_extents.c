@@ -302,8 +302,8 @@ static void test_newer(void **state)
 /* What was written since the file was some version; the first such place counts. */
 static void test_version(void **state)
 {
-    const struct dyad_base old = {DYAD_BASE_FROM, 10, 5, false, false};
-    struct dyad_base other = {DYAD_BASE_FROM, 10, 6, false, false}, last;
+    const struct dyad_base old = {DYAD_BASE_FROM, 10, 5, false, false, false, 0};
+    struct dyad_base other = {DYAD_BASE_FROM, 10, 6, false, false, false, 0}, last;
     uint64_t born = NOW;
     struct store_extent_list list;
 
