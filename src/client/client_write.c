@@ -207,6 +207,8 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         /* What lies here, if anything, is older, and no version to begin with. */
         part = shared = false;
     }
+    /* Of who has found one the homes take no note. */
+    noted &= !S_ISREG(st.st_mode);
     /* One that is empty yet is as one that is made, by all who open it. */
     shared |= part && S_ISREG(st.st_mode) && st.st_size == 0;
     errno = saved;
@@ -429,6 +431,9 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
         closing->upath = w.first_upath;
     client_lock_closing(token_role(token), token & ~TOKEN_PRODUCER, closing->upath,
                         w.first_upath);
+    /* It has no name any more, by which the close could tell that. */
+    if (!closing->upath && client_write_shared(token))
+        tell_end(token, true, w.first_upath, NET_WRITING_END);
     if (closing->upath != w.first_upath)
         client_name_free(w.first_upath);
     if (client->config.fsync_write && fsync(fd) < 0)

@@ -26,20 +26,23 @@ static bool is_of(const struct dyad_base *base, const struct dyad_entry *entry)
 struct dyad_base dht_base_from(const struct dyad_entry *found)
 {
     return (struct dyad_base){
-        DYAD_BASE_FROM, found->size,
-        (uint64_t)found->mtime_sec * UTIL_NSEC_PER_SEC + found->mtime_nsec, false, false};
+        .kind = DYAD_BASE_FROM,
+        .size = found->size,
+        .time = (uint64_t)found->mtime_sec * UTIL_NSEC_PER_SEC + found->mtime_nsec};
 }
 
 struct dyad_base dht_base_version(const struct dyad_version *version)
 {
-    return (struct dyad_base){DYAD_BASE_VERSION,
-                              (uint64_t)version->rank << 32 | version->incarnation,
-                              version->counter, false, false};
+    return (struct dyad_base){.kind = DYAD_BASE_VERSION,
+                              .size = (uint64_t)version->rank << 32 | version->incarnation,
+                              .time = version->counter};
 }
 
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage)
 {
+    if (base->kind == DYAD_BASE_VERSION && there->state == DYAD_ENTRY_WITHDRAWN)
+        return true;
     if (base->kind == DYAD_BASE_NONE || there->state != DYAD_ENTRY_PUBLISHED ||
         !S_ISREG(there->mode))
         return false;

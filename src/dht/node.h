@@ -118,6 +118,8 @@ struct dht_node_ops {
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
  * and tried again), EOVERFLOW, ESTALE (lost 64 races in a row), ECANCELED (dht_ahead_fn). */
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
+/* status EIDRM: with base `joint`, that other nodes have removed the file since its writers declared
+ * themselves, as all homes say. */
 /* This version of `entry` is about to be sent to the homes. Called again with the next
  * version if a home knows a higher one, or one that has come between it and its base
  * (dht/base.h), which is `refused` then (NULL at first); and, if the base is FROM, with
@@ -184,10 +186,11 @@ enum dht_writing {
 typedef void (*dht_writing_fn)(void *arg, int status);
 /* Notify the homes of upath, and until the END also new ones, that this rank has it open
  * for writing, has closed it, or that its writer died: then it is not complete until a
- * version is published. fn (may be NULL) is called when all live homes know. 0 or -1
- * ENOMEM. */
+ * version is published. `when`, of a JOIN: now, ns by the node's clock; of an END: when that was
+ * found (others of the node may have begun since); else 0. fn (may be NULL) is called when all live
+ * homes know. 0 or -1 ENOMEM. */
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
-                     dht_writing_fn fn, void *arg);
+                     uint64_t when, dht_writing_fn fn, void *arg);
 
 /* ranks[0] to [n - 1], the caller's until fn returns: all on other nodes that write upath, each into
  * a file of its own. owner: of the version that was put together of such files, if another node

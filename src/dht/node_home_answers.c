@@ -242,6 +242,11 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
         publish_again(node, record, msg);
         return true;
     }
+    if (msg->base.joint && writers_are_removed(node, msg->entry.upath, msg->source)) {
+        node_reply_publish(node, msg->source, msg->id, EIDRM, &record->entry);
+        record_remove_empty(node, record);
+        return true;
+    }
     inv = NULL;
     if (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
         dht_shard_set_listed(node->shard, record, true) == 0)
@@ -256,13 +261,15 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     invalidation_take_holders(node, inv, msg);
     record_forget_noted(node, record);
     if (is_refused_elsewhere(node, record, msg))
-        writers_note(node, record->upath, record->entry.owner);
+        writers_note(node, record->upath, record->entry.owner, 0);
     record_set(node, record, msg);
     if (msg->base.stays)
-        writers_note(node, record->upath, msg->source);
-    writers_published(node, record->upath, msg->source, msg->base.ends);
-    if (record->entry.state != DYAD_ENTRY_PUBLISHED)
+        writers_note(node, record->upath, msg->source, msg->base.looked);
+    writers_published(node, record->upath, msg->source, &msg->base);
+    if (record->entry.state != DYAD_ENTRY_PUBLISHED) {
         dht_shard_set_listed(node->shard, record, false);
+        writers_removed(node, record->upath, msg->source);
+    }
     record_notify(node, record);
     if (node->ops->taken != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED)
         node->ops->taken(node->arg, &record->entry);
@@ -373,7 +380,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
     if ((msg->flags & NET_LOOKUP_WRITES) != 0 && reply.status == ENOENT && known) {
         if (writers_elsewhere(node, msg->entry.upath, msg->source))
             reply.flags |= NET_LOOKUP_WRITES;
-        writers_note(node, msg->entry.upath, msg->source);
+        writers_note(node, msg->entry.upath, msg->source, WRITERS_UNMARKED);
     }
     node_send(node, msg->source, &reply);
     return true;

@@ -225,7 +225,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
 static void publish_advance(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
-    bool again, full = false;
+    bool again, full = false, answered = false, removed = false;
 
     do {
         unsigned n = node_homes(node, &op->key, node->config.replicas, &op->asks, homes);
@@ -267,13 +267,17 @@ static void publish_advance(struct dht_node *node, struct publish *op)
         return;
     }
     for (unsigned i = 0; i < op->asks.n; i++) {
-        if (op->asks.ask[i].answered) {
-            if (!proxy_see_to(node, op))
-                publish_finish(node, op, 0);
-            return;
-        }
+        answered |= op->asks.ask[i].answered;
+        removed |= op->asks.ask[i].removed;
     }
-    publish_finish(node, op, EHOSTUNREACH);
+    if (removed && answered) { /* it was opened again, while it was removed */
+        op->base.joint = false;
+        publish_next_version(node, op, NULL);
+    } else if (!answered) {
+        publish_finish(node, op, removed ? EIDRM : EHOSTUNREACH);
+    } else if (!proxy_see_to(node, op)) {
+        publish_finish(node, op, 0);
+    }
 }
 
 /* To all homes, with a new id, so that an old answer is not taken for a new one. Those
@@ -497,6 +501,11 @@ static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
         else
             publish_next_version(node, op, &msg->entry);
         return true;
+    } else if (msg->type == NET_MSG_PUBLISH_REPLY && msg->status == EIDRM &&
+               op->base.joint) {
+        if (op->own->highest < version->counter)
+            op->own->highest = version->counter;
+        ask->removed = true;
     } else {
         ask->failed = true;
     }

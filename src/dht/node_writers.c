@@ -17,10 +17,13 @@
 #include "dht/node_module.h"
 
 struct writer {
+    uint64_t since; /* writers_note() */
     uint32_t rank;
     bool abandoned;
     bool overwritten; /* a version was published since it began, ... */
     bool joined;      /* ... but each writes into a file of its own: so by this rank only */
+    bool
+        removed; /* joined, and another node has removed the name since: nobody waits for it */
 };
 
 struct asker {
@@ -109,13 +112,16 @@ static bool is_beside(const struct dht_node *node, uint32_t rank, uint32_t other
            (node->ops->beside != NULL && node->ops->beside(node->arg, rank, other));
 }
 
-/* Nobody of that rank's node writes it any more, each into the node's one file. */
+/* Nobody of that rank's node, each into the node's one file, writes it any more, as the rank has found at
+ * `looked`. Who has begun since is not seen by that, though its message may be here first. */
 static void writers_remove_node(const struct dht_node *node, struct written *written,
-                                uint32_t rank)
+                                uint32_t rank, uint64_t looked)
 {
     for (unsigned i = written->nwriters; i-- > 0;) {
         struct writer *writer = &written->writers[i];
-        if (writer->joined && is_beside(node, writer->rank, rank))
+        if (writer->joined && is_beside(node, writer->rank, rank) &&
+            (writer->since < looked ||
+             (writer->rank == rank && writer->since == WRITERS_UNMARKED)))
             writer_remove(written, writer);
     }
 }
@@ -124,7 +130,8 @@ static void writers_remove_node(const struct dht_node *node, struct written *wri
 static struct writer *writer_live(struct written *written, uint32_t but)
 {
     for (unsigned i = 0; i < written->nwriters; i++)
-        if (!written->writers[i].abandoned && written->writers[i].rank != but)
+        if (!written->writers[i].abandoned && !written->writers[i].removed &&
+            written->writers[i].rank != but)
             return &written->writers[i];
     return NULL;
 }
@@ -137,7 +144,7 @@ static const struct writer *writer_elsewhere(const struct dht_node *node,
 {
     while (written != NULL && *i < written->nwriters) {
         const struct writer *writer = &written->writers[(*i)++];
-        if (writer->joined && !is_beside(node, writer->rank, rank))
+        if (writer->joined && !writer->removed && !is_beside(node, writer->rank, rank))
             return writer;
     }
     return NULL;
@@ -184,7 +191,7 @@ static void writers_want(struct dht_node *node, struct written *written, uint32_
         struct net_msg msg = {.type = NET_MSG_WRITING, .flags = NET_WRITING_WANTED};
         const struct writer *writer = &written->writers[i];
         msg.entry.upath = written->upath;
-        if (!writer->abandoned && writer->rank != but)
+        if (!writer->abandoned && !writer->removed && writer->rank != but)
             node_send(node, writer->rank, &msg);
     }
 }
@@ -255,6 +262,8 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
+    writer->removed = false;
+    writer->since = msg->after;
     if (!writer->joined)
         writers_want(node, written, msg->source);
     home_reply(node, msg->source, msg->id, 0, msg->entry.upath, other);
@@ -332,11 +341,11 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
 
     if (written != NULL) {
         if (!abandoned && !(msg->flags & NET_WRITING_OWN))
-            writers_remove_node(node, written, msg->source);
+            writers_remove_node(node, written, msg->source, msg->after);
         writer = writer_find(written, msg->source);
         if (writer != NULL && abandoned)
             writer_dead(node, written, writer);
-        else if (writer != NULL)
+        else if (writer != NULL && (!writer->joined || (msg->flags & NET_WRITING_OWN)))
             writer_remove(written, writer);
         askers_wake(node, written);
         written_free_empty(node, written);
@@ -380,7 +389,8 @@ static bool home_writing(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
-void writers_published(struct dht_node *node, const char *upath, uint32_t by, bool ends)
+void writers_published(struct dht_node *node, const char *upath, uint32_t by,
+                       const struct dyad_base *base)
 {
     struct written *written = node->written != NULL ? written_find(node, upath) : NULL;
 
@@ -392,8 +402,8 @@ void writers_published(struct dht_node *node, const char *upath, uint32_t by, bo
         if (writer->abandoned)
             writer_remove(written, writer);
     }
-    if (ends)
-        writers_remove_node(node, written, by);
+    if (base->ends)
+        writers_remove_node(node, written, by, base->looked);
     askers_wake(node, written);
     written_free_empty(node, written);
 }
@@ -410,13 +420,13 @@ void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int s
 }
 
 /* Without memory its end of the file may be missed, as where no home can be told. */
-void writers_note(struct dht_node *node, const char *upath, uint32_t rank)
+void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t since)
 {
     struct written *written = written_get(node, upath);
     struct writer *writer = written != NULL ? writer_get(written, rank) : NULL;
 
     if (writer != NULL)
-        *writer = (struct writer){.rank = rank, .joined = true};
+        *writer = (struct writer){.rank = rank, .joined = true, .since = since};
     else if (written != NULL)
         written_free_empty(node, written);
 }
@@ -462,9 +472,41 @@ bool writers_join(struct dht_node *node, const char *upath, uint32_t but)
         node->written != NULL ? written_find(node, upath) : NULL;
 
     for (unsigned i = 0; written != NULL && i < written->nwriters; i++)
-        if (written->writers[i].joined && written->writers[i].rank != but)
+        if (written->writers[i].joined && !written->writers[i].removed &&
+            written->writers[i].rank != but)
             return true;
     return false;
+}
+
+void writers_removed(struct dht_node *node, const char *upath, uint32_t by)
+{
+    struct written *written = node->written != NULL ? written_find(node, upath) : NULL;
+
+    if (written == NULL)
+        return;
+    for (unsigned i = 0; i < written->nwriters; i++) {
+        struct writer *writer = &written->writers[i];
+        writer->removed |= writer->joined && !is_beside(node, writer->rank, by);
+    }
+    askers_wake(node, written);
+    written_free_empty(node, written);
+}
+
+bool writers_are_removed(struct dht_node *node, const char *upath, uint32_t rank)
+{
+    const struct written *written =
+        node->written != NULL ? written_find(node, upath) : NULL;
+    bool are = false;
+
+    for (unsigned i = 0; written != NULL && i < written->nwriters; i++) {
+        const struct writer *writer = &written->writers[i];
+        if (!is_beside(node, writer->rank, rank))
+            continue;
+        if (!writer->removed)
+            return false;
+        are |= writer->rank == rank;
+    }
+    return are;
 }
 
 static void writers_rank_lost(struct dht_node *node, uint32_t rank)

@@ -7,16 +7,24 @@
 
 #include "dht/node_core.h"
 
-/* A newer version of upath is in force, of rank `by`: it is not abandoned any more. `ends`: that
- * rank does not write it any more. */
-void writers_published(struct dht_node *node, const char *upath, uint32_t by, bool ends);
-/* That rank opens upath, of which nothing is published, for writing; others may do so, too. */
-void writers_note(struct dht_node *node, const char *upath, uint32_t rank);
+/* A newer version of upath is in force, of rank `by`: it is not abandoned any more. base->ends: that
+ * rank's node does not write it any more, as was found at base->looked. */
+void writers_published(struct dht_node *node, const char *upath, uint32_t by,
+                       const struct dyad_base *base);
+#define WRITERS_UNMARKED UINT64_MAX
+/* That rank opens upath for writing; others may do so, too. `since` when its node knows that, by its
+ * clock, or WRITERS_UNMARKED: not yet. */
+void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t since);
 /* True if a rank other than `but` writes upath into a file of its own, or has died over that
  * and nobody has published it since. */
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but);
 /* True if a rank of another node than that of `rank` does so. */
 bool writers_elsewhere(struct dht_node *node, const char *upath, uint32_t rank);
+/* Rank `by` has withdrawn upath: what ranks of other nodes write together is a removed file. Until
+ * they open the name anew. */
+void writers_removed(struct dht_node *node, const char *upath, uint32_t by);
+/* True if what `rank`, and all others of its node, have declared that they write was removed. */
+bool writers_are_removed(struct dht_node *node, const char *upath, uint32_t rank);
 /* Answer a PUBLISH; with 0 it says also whether others write the file. */
 void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                         const struct dyad_entry *entry);

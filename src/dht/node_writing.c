@@ -44,6 +44,7 @@ struct tell {
     int status;
     dht_writing_fn fn;
     dht_who_fn who; /* SHOW: in place of fn, with what has been answered: */
+    uint64_t when;
     uint32_t owner, *ranks;
     unsigned n;
     int error;
@@ -100,7 +101,7 @@ static void tell_take(struct tell *tell, const struct net_msg *msg)
 }
 
 bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const char *upath,
-                       struct asks *asks, uint8_t what, uint64_t id)
+                       struct asks *asks, uint8_t what, uint64_t when, uint64_t id)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false;
@@ -109,7 +110,8 @@ bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const c
         unsigned n = node_homes(node, key, node->config.replicas, asks, homes);
         again = false;
         for (unsigned i = 0; i < n && !full; i++) {
-            struct net_msg msg = {.type = NET_MSG_WRITING, .flags = what, .id = id};
+            struct net_msg msg = {
+                .type = NET_MSG_WRITING, .flags = what, .id = id, .after = when};
             struct ask *ask;
             msg.entry.upath = upath;
             if (asks_find(asks, homes[i]) != NULL)
@@ -132,7 +134,7 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     if (tell->done)
         return;
     if (writing_ask_homes(node, &tell->key, tell->upath, &tell->asks, tell->what,
-                          tell->id)) {
+                          tell->when, tell->id)) {
         if (!tell->timer.active)
             node_timer_start(node, &tell->timer, TIMER_LOOKUP);
         return;
@@ -165,7 +167,7 @@ static void tell_timeout(struct dht_node *node, struct timer *timer)
     tell_advance(node, tell);
 }
 
-static int tell_start(struct dht_node *node, const char *upath, uint8_t what,
+static int tell_start(struct dht_node *node, const char *upath, uint8_t what, uint64_t when,
                       dht_writing_fn fn, dht_who_fn who, void *arg)
 {
     size_t len = strlen(upath);
@@ -179,6 +181,7 @@ static int tell_start(struct dht_node *node, const char *upath, uint8_t what,
     dht_key_init(&tell->key, tell->upath, node->config.depth);
     tell->id = node_next_id(node);
     tell->what = what;
+    tell->when = when;
     tell->timer.fn = tell_timeout;
     tell->fn = fn;
     tell->arg = arg;
@@ -230,7 +233,7 @@ static void writing_drop(struct dht_node *node, const char *upath)
  * waiter that finds the file still abandoned knows by the version whether that home is
  * merely behind. */
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
-                     dht_writing_fn fn, void *arg)
+                     uint64_t when, dht_writing_fn fn, void *arg)
 {
     static const uint8_t flags[] = {
         [DHT_WRITING_BEGIN] = NET_WRITING_BEGIN,
@@ -241,7 +244,7 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
 
     if (what == DHT_WRITING_BEGIN && writing_keep(node, upath) < 0)
         return -1;
-    if (tell_start(node, upath, flags[what], fn, NULL, arg) < 0) {
+    if (tell_start(node, upath, flags[what], when, fn, NULL, arg) < 0) {
         if (what == DHT_WRITING_BEGIN)
             writing_drop(node, upath);
         return -1;
@@ -254,7 +257,7 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
 
 int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn, void *arg)
 {
-    if (tell_start(node, upath, NET_WRITING_SHOW, NULL, fn, arg) < 0)
+    if (tell_start(node, upath, NET_WRITING_SHOW, 0, NULL, fn, arg) < 0)
         return -1;
     node_rearm(node);
     return 0;
@@ -318,7 +321,7 @@ static void writing_homes_changed(struct dht_node *node, uint32_t rank, bool liv
     HASH_ITER(hh, node->writings->by_upath, writing, wtmp)
     {
         if (writing_moved(node, writing, rank) &&
-            tell_start(node, writing->upath, NET_WRITING_BEGIN, NULL, NULL, NULL) < 0)
+            tell_start(node, writing->upath, NET_WRITING_BEGIN, 0, NULL, NULL, NULL) < 0)
             log_warn("out of memory: a home may not know that \"%s\" is being written",
                      writing->upath);
     }

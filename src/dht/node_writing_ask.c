@@ -79,7 +79,7 @@ static void query_advance(struct dht_node *node, struct dht_writing_ask *query)
 
     if (query->done)
         return;
-    if (writing_ask_homes(node, &query->key, query->upath, &query->asks, NET_WRITING_ASK,
+    if (writing_ask_homes(node, &query->key, query->upath, &query->asks, NET_WRITING_ASK, 0,
                           query->id)) {
         if (!query->timer.active)
             node_timer_start(node, &query->timer, TIMER_LOOKUP);

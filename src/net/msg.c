@@ -99,7 +99,7 @@ enum field {
     X(JOIN, "join", 0)                                                              \
     X(JOINED, "joined", 0)                                                          \
     X(LEAVE, "leave", 0)                                                            \
-    X(WRITING, "writing", UPATH_MUST)                                               \
+    X(WRITING, "writing", UPATH_MUST | AFTER)                                       \
     X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | RANK | BLOB)           \
     X(GUEST_WRITING, "guest-writing", UPATH | MARK)                                 \
     X(RESYNC, "resync", 0)                                                          \
@@ -154,6 +154,7 @@ _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN +
 #define WRITTEN    0x20u /* likewise */
 #define ENDS       0x80u /* beside the kind of a base */
 #define STAYS      0x40u /* likewise */
+#define JOINT      0x20u /* likewise */
 
 const char *net_msg_name(enum net_msg_type type)
 {
@@ -247,17 +248,19 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
 
 static void walk_base(struct codec *c, struct dyad_base *base)
 {
-    uint8_t kind =
-        (uint8_t)(base->kind | (base->ends ? ENDS : 0) | (base->stays ? STAYS : 0));
+    uint8_t kind = (uint8_t)(base->kind | (base->ends ? ENDS : 0) |
+                             (base->stays ? STAYS : 0) | (base->joint ? JOINT : 0));
 
     codec_u8(c, &kind);
     base->ends = kind & ENDS;
     base->stays = kind & STAYS;
-    kind &= STAYS - 1;
+    base->joint = kind & JOINT;
+    kind &= JOINT - 1;
     codec_check(c, kind <= DYAD_BASE_VERSION);
     base->kind = kind;
     codec_u64(c, &base->size);
     codec_u64(c, &base->time);
+    codec_u64(c, &base->looked);
 }
 
 static bool range_ok(const struct net_msg *msg)

@@ -70,6 +70,9 @@ struct dyad_base {
      * the close has not completed it (DYAD_COMPLETE_AT_EXIT, ..._AT_CHMOD).
      * Neither: that is not known. */
     bool ends, stays;
+    bool joint; /* what it has written is of a file that other nodes wrote, too, or could */
+    uint64_t
+        looked; /* of `ends`: when that was found, ns, by the node's clock (util_clock_now()) */
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

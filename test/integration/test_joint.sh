@@ -50,4 +50,78 @@ sync("end")
 EOT
 : >"$LOG"
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
+
+# Bytes that one node was given by another's close, and read anew from it since, are those of the later write:
+# a third node, which has the earlier ones by way of its other rank, is told so.
+cat >"$WORK/passed_on.py" <<'EOT'
+import os, time
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
+steps = 0
+
+def sync():
+    global steps
+    steps += 1
+    open(f"{W}/passed.{steps}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/passed.{steps}.{r}") for r in range(4)):
+        time.sleep(0.001)
+
+for n in range(12):
+    path = f"{SSD}/passed.{n}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    sync()
+    other = os.open(path, os.O_RDWR) if me in (1, 2) else -1
+    if me == 2:
+        os.pwrite(other, b"2" * 8, 100)
+        os.close(other)  # the first to publish it: the other nodes' closes give theirs to this one
+    sync()
+    if me == 1:
+        os.pwrite(other, b"a" * 8, 0)
+    sync()
+    assert me != 0 or os.pread(fd, 8, 0) == b"a" * 8
+    sync()
+    if me == 1:
+        os.close(other)
+        os.pwrite(fd, b"b" * 8, 0)
+    sync()
+    assert me != 2 or os.pread(fd, 8, 0) == b"b" * 8
+    sync()
+    assert me != 3 or os.pread(fd, 8, 0) == b"b" * 8
+    sync()
+    os.close(fd)
+    assert open(path, "rb").read(8) == b"b" * 8
+EOT
+: >"$LOG"
+job_ok 60 4@n0,n1,n2 "$PYTHON" "$WORK/passed_on.py"
+# One of those that have it open removes it, and the closes of the others come before, at the same time or after that: none
+# fails.
+cat >"$WORK/removed.py" <<'EOT'
+import os, random, time
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
+draw = random.Random(me)
+steps = 0
+
+def sync():
+    global steps
+    steps += 1
+    open(f"{W}/removed.{steps}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/removed.{steps}.{r}") for r in range(5)):
+        time.sleep(0.0005)
+
+for n in range(40):
+    path = f"{SSD}/removed.{n}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    sync()
+    os.pwrite(fd, b"%d" % me, me)
+    sync()
+    time.sleep(draw.random() * 0.004)
+    if me == n % 5 and n % 3 == 0:
+        os.unlink(path)
+    os.close(fd)
+    if me == n % 5 and n % 3:
+        os.unlink(path)
+sync()
+EOT
+: >"$LOG"
+job_ok 60 5@n0,n1,n2 "$PYTHON" "$WORK/removed.py"
+! grep "error:" "$LOG" || fail "that is no mishap"
 say "seeds $begin to $((seed - 1)): each rank has read what all have written"

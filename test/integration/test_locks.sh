@@ -33,6 +33,7 @@ if [ -x "$PROGS/mpi_locked" ]; then
     for where in 3@n0 2@n0,n1 4@n0,n1 5@n0,n1,n2; do
         [ "$LEVEL" != short ] || [ $where = 4@n0,n1 ] || continue
         hows=(sieve atomic)
+        [ $where != 4@n0,n1 ] || hows+=(shared ordered)
         [ $where != 3@n0 ] || hows=(shared ordered)
         for how in "${hows[@]}"; do
             : >"$LOG"

@@ -106,7 +106,7 @@ static void exiting(struct member *member, bool soon)
         failed |= member->dmd[s].dir &&
                   store_journal_foreach(member->dmd[s].journal, add_name, &names) < 0;
     for (size_t i = 0; i < names.n; i++) {
-        failed |= dht_node_writing(member->dht, names.name[i], DHT_WRITING_END_OWN, NULL,
+        failed |= dht_node_writing(member->dht, names.name[i], DHT_WRITING_END_OWN, 0, NULL,
                                    NULL) < 0;
         free(names.name[i]);
     }

@@ -87,14 +87,15 @@ void joined_writers_opened(struct member *member, const char *upath)
 void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,
                            void *arg)
 {
+    uint64_t looked = util_clock_now();
     struct store_mark_info info;
     bool others = completion_holds(member, upath);
 
     joined_writers_opened(member, upath);
     for (int s = 0; s < 2 && !others; s++)
         others = member->dmd[s].dir && joined_writers_find(&member->dmd[s], upath, &info);
-    if (others ||
-        dht_node_writing(member->dht, upath, completion_end(member, upath), fn, arg) < 0) {
+    if (others || dht_node_writing(member->dht, upath, completion_end(member, upath),
+                                   looked, fn, arg) < 0) {
         if (fn)
             fn(arg, 0);
     }

@@ -212,8 +212,8 @@ static bool reply_when_told(struct member *member, uint32_t source,
     *reply = (struct late_reply){.member = member, .source = source, .msg = *msg};
     memcpy(reply->names, msg->blob, msg->blob_len);
     strcpy(reply->upath, written->upath);
-    if (dht_node_writing(member->dht, written->upath, DHT_WRITING_JOIN, homes_told,
-                         reply) == 0) {
+    if (dht_node_writing(member->dht, written->upath, DHT_WRITING_JOIN, util_clock_now(),
+                         homes_told, reply) == 0) {
         DL_APPEND(OWN(member, lists)->replies, reply);
         return true;
     }

@@ -43,7 +43,7 @@ const void *inline_bytes(struct member *member, enum engine_role role,
         return NULL;
     whole = pread(fd, buf, (size_t)entry->size, 0) == (ssize_t)entry->size &&
             store_identity_read(fd, &after) == 0 && store_identity_equal(before, &after) &&
-            !store_marks_dirty_beside(dmd->marks, mark, before->ino, before->btime);
+            !store_marks_dirty_beside(dmd->marks, mark, NULL, before->ino, before->btime);
     close(fd);
     return whole ? buf : NULL;
 }

@@ -13,6 +13,8 @@
  *  none: its mode, times or length     nothing             superseded, brought     -
  *  were changed by its name
  *  none: another node's pieces are in  nothing             superseded, brought     ESTALE
+ *  changed what other nodes write, too, nothing            removed                 0
+ *  and one of them has removed
  *
  * A conflict is an entry like any other, of the later writer, so that all homes end with
  * it; but an open of it fails, on every node, until the name is removed or the file made
@@ -27,6 +29,7 @@
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_send.h"
+#include "store/fetch.h"
 #include "store/superseded.h"
 #include "util/log.h"
 
@@ -91,6 +94,11 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
 
     if (p->conflict) /* superseded or not */
         return DHT_AHEAD_CHANGED;
+    if (there->state == DYAD_ENTRY_WITHDRAWN && was.kind == DYAD_BASE_VERSION) {
+        p->stopped = p->removed = p->merged; /* who has sent the pieces asks anew */
+        base->kind = DYAD_BASE_NONE;
+        return p->merged ? DHT_AHEAD_STOP : go;
+    }
     if (was.kind == DYAD_BASE_FROM && is_told(p))
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
@@ -98,9 +106,9 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
     if (p->mark && was.kind == DYAD_BASE_FROM && !there->conflict &&
         joined_one_that_fits(p, there)) {
         produce_base(p, there);
-        p->base.ends = base->ends;
-        p->base.stays = base->stays;
-        *base = p->base;
+        base->kind = p->base.kind;
+        base->size = p->base.size;
+        base->time = p->base.time;
         return p->superseded ? DHT_AHEAD_CHANGED : go; /* by what it has in it */
     }
     if (!p->mark) { /* the other one counts, which the change of a name did not reach */
@@ -185,4 +193,26 @@ void lost_update_settle(struct produce *p)
             (unsigned long long)p->met, (unsigned long long)(p->met + p->met_length - 1),
             p->upath, member_describe(p->member, p->other.owner));
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
+}
+
+static bool is_written(void *arg)
+{
+    const struct produce *p = arg;
+    const struct store_identity *id = &p->record.identity;
+
+    return store_marks_dirty(p->member->dmd[p->role].marks, p->upath, id->ino, id->btime,
+                             NULL);
+}
+
+/* The last of those who have it open may have ended between the two looks, and found it not marked. */
+void lost_update_removed(struct produce *p)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_identity *id = &p->record.identity;
+
+    if (is_written(p))
+        store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_TOLD, id);
+    if (!is_written(p) &&
+        store_fetch_discard_unless(dmd->dir, p->upath, id, is_written, p) == 0)
+        store_superseded_forget(dmd->dir, dmd->session, p->upath);
 }

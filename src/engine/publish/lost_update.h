@@ -23,4 +23,8 @@ void lost_update_settle(struct produce *p);
 void lost_update_say(struct member *member, const struct member_dmd *dmd, const char *upath,
                      uint32_t other);
 
+/* Another node has removed the file while p's was open, whose mark has ended: it goes, or stays superseded
+ * as long as others have it open for writing. */
+void lost_update_removed(struct produce *p);
+
 #endif

@@ -8,6 +8,8 @@
  *               and no other pieces are being applied
  *   APPLYING    they are in the file                      PUBLISHING
  *   PUBLISHING  the homes have acknowledged               answered
+ *   GONE        the homes know that the file, which was   answered: ENOENT
+ *               removed here, is there no more
  *
  * Of two nodes that each have been refused for the other's version one has to publish:
  * is_first(). Pieces that are for a read here are answered when they are in the file
@@ -29,6 +31,7 @@
 #include "engine/publish/pieces_apply.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
+#include "engine/publish/withdraw.h"
 #include "store/control.h"
 #include "store/fetch.h"
 #include "util/clock.h"
@@ -36,7 +39,7 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-enum state { READING, IDLE, HELD, APPLYING, PUBLISHING };
+enum state { READING, IDLE, HELD, APPLYING, PUBLISHING, GONE };
 
 struct taking {
     struct engine_io io;
@@ -75,7 +78,7 @@ static void reply(struct member *member, uint32_t rank, uint64_t id, int status,
     struct net_msg msg = {.type = NET_MSG_PIECES_REPLY,
                           .id = id,
                           .status = status,
-                          .after = util_clock_wall() * 1000};
+                          .after = util_clock_wall_ns()};
 
     if (met) {
         msg.offset = met->offset;
@@ -128,7 +131,9 @@ static void taking_end(struct taking *t, int status)
                   strerror(status));
     else if (status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
-                 member_describe(member, t->rank), t->upath, strerror(status));
+                 member_describe(member, t->rank), t->upath,
+                 status == EEXIST ? "this node has written there at the same time"
+                                  : strerror(status));
     reply(member, t->rank, t->id, status, &t->apply.met);
     upath = t->upath;
     t->upath = NULL;
@@ -148,20 +153,38 @@ static void published(void *arg, int status)
     taking_end(t, status);
 }
 
+static void withdrawn(void *arg, int status)
+{
+    (void)status;
+    taking_end(arg, ENOENT);
+}
+
+/* They are not taken. A file that was removed here a moment ago is still there as far as the sender is told,
+ * which is to hear of the removal before it asks them. */
+static void refuse(struct taking *t, int status)
+{
+    if (status == ENOENT && !t->apply.shown) {
+        t->state = GONE;
+        if (produce_withdraw_left(t->member, t->upath, withdrawn, t) == 0)
+            return;
+    }
+    taking_end(t, status);
+}
+
 static void applied(void *arg)
 {
     struct taking *t = arg;
     int fd, rc;
 
     if (t->error) {
-        taking_end(t, t->error);
+        refuse(t, t->error);
         return;
     }
     fd = store_fetch_open_named(t->dmd->dir, t->upath, O_PATH | O_NOFOLLOW);
     rc = fd < 0 ? ENOENT : store_identity_is(fd, &t->apply.identity) ? 0 : ESTALE;
     util_fd_close(fd);
-    if (rc) { /* renamed, or replaced, in the midst */
-        taking_end(t, rc);
+    if (rc) { /* renamed, removed or replaced in the midst */
+        refuse(t, rc);
         return;
     }
     if (t->apply.shown) {
@@ -247,7 +270,7 @@ static void try_held(struct member *member)
         if (status == EINPROGRESS)
             continue;
         if (status) {
-            taking_end(t, status); /* calls this */
+            refuse(t, status); /* calls this */
             return;
         }
         t->state = APPLYING;
@@ -336,7 +359,7 @@ static bool pieces_received(struct member *member, const struct net_msg *msg,
     /* Before bytes are kept that are of no use. */
     status = find(t);
     if (status && status != EINPROGRESS) {
-        taking_end(t, status);
+        refuse(t, status);
         return true;
     }
     t->state = READING;

@@ -84,13 +84,13 @@ void produce_parents(struct produce *p)
 
 /* --- publish --- */
 
-/* True if other descriptions of the file are open for writing on this node. */
+/* True if other descriptions of the file are open for writing on this node, or are just being opened. */
 static bool is_written_beside(const struct produce *p)
 {
     const struct store_identity *id = &p->record.identity;
 
-    return store_marks_dirty_beside(p->member->dmd[p->role].marks, p->mark, id->ino,
-                                    id->btime);
+    return store_marks_dirty_beside(p->member->dmd[p->role].marks, p->mark, p->upath,
+                                    id->ino, id->btime);
 }
 
 /* This close does not complete it. What gets its name by a rename is complete, and so is what another
@@ -329,6 +329,16 @@ void produce_pieces_sent(void *arg, int status, uint64_t met, uint64_t met_lengt
     ask_anew(p);
 }
 
+/* Another node has removed the file which this one was writing, too, as on one node a program may that
+ * others have open. */
+static void is_removed(struct produce *p)
+{
+    log_debug("\"%s\" was removed by another node while it was written", p->upath);
+    writer_ended(p);
+    lost_update_removed(p);
+    tell_end(p);
+}
+
 static void publish_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
@@ -380,8 +390,14 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
             writer_ended(p);
             tell_end(p);
         }
+        if (p->removed)
+            lost_update_removed(p);
         if (p->gone && produce_withdraw_left(member, p->upath, left_withdrawn, p) == 0)
             return;
+    } else if (status == EIDRM) {
+        publish_undo(p);
+        is_removed(p);
+        status = 0;
     } else {
         publish_undo(p);
         log_error("\"%s\" could not be published: %s", p->upath, strerror(status));
@@ -401,7 +417,10 @@ int produce_publish(struct produce *p)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
     if (p->mark)
         joined_writers_opened(p->member, p->upath);
+    base.looked = util_clock_now();
     p->base.stays = p->mark && is_written_beside(p);
+    base.joint = p->mark && p->record.entry.recorded &&
+                 store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
     base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,

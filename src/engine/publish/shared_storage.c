@@ -28,6 +28,7 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 struct shared_mark {
@@ -185,7 +186,7 @@ static void told(void *arg, int status)
 }
 
 static int tell_homes(struct member *member, const char *upath, enum dht_writing what,
-                      produce_fn fn, void *arg)
+                      uint64_t when, produce_fn fn, void *arg)
 {
     size_t len = strlen(upath);
     struct shared_tell *tell = calloc(1, sizeof(*tell) + len + 1);
@@ -197,7 +198,7 @@ static int tell_homes(struct member *member, const char *upath, enum dht_writing
     tell->fn = fn;
     tell->arg = arg;
     memcpy(tell->upath, upath, len + 1);
-    if (dht_node_writing(member->dht, upath, what, told, tell) < 0) {
+    if (dht_node_writing(member->dht, upath, what, when, told, tell) < 0) {
         free(tell);
         return -1;
     }
@@ -222,7 +223,7 @@ int shared_begin(struct member *member, enum engine_role role, const char *upath
     if (!(file = file_find(member, role, upath)) && !(file = file_add(member, role, upath)))
         goto free_mark;
     /* Also if they know already: fn is to come later, from the table. */
-    if (tell_homes(member, upath, DHT_WRITING_BEGIN, fn, arg) < 0)
+    if (tell_homes(member, upath, DHT_WRITING_BEGIN, 0, fn, arg) < 0)
         goto free_file;
     LL_PREPEND(file->marks, m);
     return 0;
@@ -251,10 +252,12 @@ static void mark_end(struct shared_file *file, struct shared_mark *mark, bool ab
     if (!abandoned && completion_holds(member, upath_of(file))) {
         if (fn)
             fn(arg, 0);
+    } else if (!abandoned && file->ino) { /* watch_unknown() */
+        joined_writers_closed(member, upath_of(file), fn, arg);
     } else if (tell_homes(member, upath_of(file),
                           abandoned ? DHT_WRITING_ABANDONED
                                     : completion_end(member, upath_of(file)),
-                          fn, arg) < 0) {
+                          0, fn, arg) < 0) {
         log_error(
             "out of memory: readers of \"%s\" on other nodes wait longer than they "
             "need to",
@@ -289,8 +292,8 @@ void shared_end(struct member *member, enum engine_role role, const char *upath,
         return;
     if (upath && upath[0] && !file_find(member, role, upath) &&
         shared_storage(member, role) &&
-        tell_homes(member, upath, abandoned ? DHT_WRITING_ABANDONED : DHT_WRITING_END, fn,
-                   arg) == 0)
+        tell_homes(member, upath, abandoned ? DHT_WRITING_ABANDONED : DHT_WRITING_END, 0,
+                   fn, arg) == 0)
         return;
     if (fn)
         fn(arg, 0);
@@ -514,6 +517,7 @@ static bool watch_unknown(struct member *member, const char *upath)
 static void shared_wanted(void *arg, const char *upath)
 {
     struct member *member = arg;
+    uint64_t looked = util_clock_now();
     bool known = completion_holds(member, upath);
 
     for (int s = 0; s < 2; s++) {
@@ -527,7 +531,7 @@ static void shared_wanted(void *arg, const char *upath)
             break;
     }
     if (!known && !watch_unknown(member, upath))
-        tell_homes(member, upath, completion_end(member, upath), NULL, NULL);
+        tell_homes(member, upath, completion_end(member, upath), looked, NULL, NULL);
 }
 
 static bool shared_pending(struct member *member)

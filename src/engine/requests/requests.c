@@ -32,6 +32,7 @@
 #include "engine/recovery/takeover.h"
 #include "engine/requests/guest.h"
 #include "store/fetch.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 /* Of a guest: what it waits for. */
@@ -333,8 +334,9 @@ static int guest_writing(struct guest *guest)
                      pieces_show(guest->member, role, msg->entry.upath,
                                  !(msg->flags & NET_WRITING_JOINED), published, guest));
     if (msg->flags & NET_WRITING_JOINED)
-        return pends(guest, dht_node_writing(guest->member->dht, msg->entry.upath,
-                                             DHT_WRITING_JOIN, published, guest));
+        return pends(
+            guest, dht_node_writing(guest->member->dht, msg->entry.upath, DHT_WRITING_JOIN,
+                                    util_clock_now(), published, guest));
     guest->pending++;
     if (what != NET_WRITING_BEGIN && !shared_storage(guest->member, role) &&
         msg->entry.upath) {

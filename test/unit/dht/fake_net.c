@@ -238,7 +238,13 @@ static void op_written(void *arg, const char *upath)
     ((struct fake_rank *)arg)->others = true;
 }
 
+static bool op_beside(void *arg, uint32_t rank, uint32_t other)
+{
+    return ((struct fake_rank *)arg)->net->pairs && rank / 2 == other / 2;
+}
+
 static const struct dht_node_ops ops = {.send = op_send,
+                                        .beside = op_beside,
                                         .now = op_now,
                                         .wall = op_wall,
                                         .set_timer = op_set_timer,

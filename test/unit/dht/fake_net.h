@@ -59,6 +59,7 @@ struct fake_answer {
 };
 
 struct fake_net {
+    bool pairs; /* ranks 0 and 1 are on one node, and so are 2 and 3, ... */
     uint32_t nranks;
     uint32_t
         machines; /* rank r is on r mod machines, where answers are shared; 0: nowhere */

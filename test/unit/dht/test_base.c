@@ -39,7 +39,7 @@ static bool overtaken(enum dyad_base_kind kind, uint64_t size, uint64_t time,
                       const struct dyad_entry *there)
 {
     static const uint8_t ours[DYAD_STORAGE_ID_LEN] = {7};
-    struct dyad_base base = {kind, size, time, false, false};
+    struct dyad_base base = {kind, size, time, false, false, false, 0};
 
     return dht_base_is_overtaken(&base, there, ours);
 }
@@ -82,6 +82,9 @@ static void test_from(void **state)
     there = file_of(1, 10, 5, 25);
     there.state = DYAD_ENTRY_WITHDRAWN;
     assert_false(overtaken(from, 0, 0, &there));
+    version = dht_base_version(&there.version);
+    assert_true(overtaken(version.kind, version.size, version.time,
+                          &there)); /* nothing gives way */
     there.state = PUB;
     there.mode = 040755;
     assert_false(overtaken(from, 0, 0, &there));
@@ -156,7 +159,7 @@ static void publish(struct fake_net *net, uint32_t rank, uint64_t size, uint64_t
                     struct publisher *p)
 {
     struct dyad_entry entry = entry_of(rank, size);
-    struct dyad_base base = {DYAD_BASE_FROM, from, from * SEC, false, false};
+    struct dyad_base base = {DYAD_BASE_FROM, from, from * SEC, false, false, false, 0};
 
     assert_int_equal(
         dht_node_publish_ahead(net->rank[rank].node, &entry, &base, NULL, ahead, done, p),

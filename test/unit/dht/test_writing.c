@@ -38,8 +38,8 @@ static void writes(struct fake_net *net, uint32_t rank, enum dht_writing what)
 {
     struct answer a = {0};
 
-    assert_int_equal(dht_node_writing(net->rank[rank].node, fake_key(KEY), what, told, &a),
-                     0);
+    assert_int_equal(
+        dht_node_writing(net->rank[rank].node, fake_key(KEY), what, net->now, told, &a), 0);
     assert_int_equal(a.calls, 0); /* never from inside */
     assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
     assert_int_equal(a.status, 0);
@@ -300,7 +300,8 @@ static void test_lost_end(void **state)
         net->reorder = true;
         net->duplicates = 100;
         net->cut[w][homes[0]] = net->cut[w][homes[1]] = true;
-        dht_node_writing(net->rank[w].node, fake_key(KEY), DHT_WRITING_END, told, &ended);
+        dht_node_writing(net->rank[w].node, fake_key(KEY), DHT_WRITING_END, net->now, told,
+                         &ended);
         asks(net, r, true, &a);
         fake_net_run(net, 500 * MSEC);
         assert_int_equal(a.calls, 0);
@@ -308,7 +309,8 @@ static void test_lost_end(void **state)
         unsigned wanted = net->rank[w].nwanted[KEY];
         while (net->rank[w].nwanted[KEY] == wanted)
             fake_net_run(net, 100 * MSEC);
-        dht_node_writing(net->rank[w].node, fake_key(KEY), DHT_WRITING_END, NULL, NULL);
+        dht_node_writing(net->rank[w].node, fake_key(KEY), DHT_WRITING_END, net->now, NULL,
+                         NULL);
         assert_true(fake_net_run_until(net, &a.calls, 12 * SEC));
         assert_int_equal(a.status, 0);
         fake_net_destroy(net);
@@ -339,9 +341,10 @@ static void closed(void *arg, int status, const struct dyad_version *version)
 
 /* The rank publishes what it has, and no process of its node has it open any more, or one has
  * (`stays`). True: it is told that others write it. */
-static bool closes(struct fake_net *net, uint32_t rank, bool stays)
+static bool closes_at(struct fake_net *net, uint32_t rank, bool stays, uint64_t looked)
 {
-    struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = !stays, .stays = stays};
+    struct dyad_base base = {
+        .kind = DYAD_BASE_NONE, .ends = !stays, .stays = stays, .looked = looked};
     struct dyad_entry entry = {.upath = fake_key(KEY),
                                .owner = rank,
                                .state = DYAD_ENTRY_PUBLISHED,
@@ -358,6 +361,11 @@ static bool closes(struct fake_net *net, uint32_t rank, bool stays)
     return net->rank[rank].others;
 }
 
+static bool closes(struct fake_net *net, uint32_t rank, bool stays)
+{
+    return closes_at(net, rank, stays, net->now);
+}
+
 /* True if who looks it up is told that it is written. */
 static bool is_written(struct fake_net *net, uint32_t rank)
 {
@@ -367,6 +375,15 @@ static bool is_written(struct fake_net *net, uint32_t rank)
     assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
     assert_int_equal(r.status, 0);
     return r.entry.written;
+}
+
+static bool is_there(struct fake_net *net, uint32_t rank)
+{
+    struct result r;
+
+    fake_lookup(net, rank, KEY, 0, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+    return r.status == 0;
 }
 
 static void test_joined(void **state)
@@ -408,6 +425,104 @@ static void test_joined(void **state)
     }
 }
 
+/* What a rank publishes that has written the file with others. Returns the status. */
+static int closes_joint(struct fake_net *net, uint32_t rank)
+{
+    struct dyad_base base = {
+        .kind = DYAD_BASE_FROM, .joint = true, .ends = true, .looked = net->now};
+    struct dyad_entry entry = {.upath = fake_key(KEY),
+                               .owner = rank,
+                               .state = DYAD_ENTRY_PUBLISHED,
+                               .storage = {(uint8_t)(1 + rank)},
+                               .size = 7,
+                               .recorded = true,
+                               .mode = 0100644};
+    struct closed c = {0};
+
+    assert_int_equal(
+        dht_node_publish_ahead(net->rank[rank].node, &entry, &base, NULL, NULL, closed, &c),
+        0);
+    assert_true(fake_net_run_until(net, &c.calls, 60 * SEC));
+    return c.status;
+}
+
+/* One of those that write it removes it: nobody waits for the others any more, whose closes publish nothing,
+ * unless one of their node has opened the name again since, or a home has not heard of the removal. */
+static void test_joined_removed(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= 9; n++) {
+        struct fake_net *net = fake_net_create(n, 2, n);
+        uint32_t homes[DHT_REPLICAS_MAX], r = n - 1;
+        struct answer answer;
+        struct result gone;
+
+        opens(net, 0, ENOENT);
+        opens(net, 1, EALREADY);
+        asks(net, r, true, &answer);
+        fake_net_run(net, 1 * SEC);
+        assert_int_equal(answer.calls, 0);
+        fake_publish(net, 0, KEY, 0, DYAD_ENTRY_WITHDRAWN, &gone);
+        assert_true(fake_net_run_until(net, &gone.calls, 60 * SEC));
+        writes(net, 0, DHT_WRITING_END);
+        assert_true(fake_net_run_until(net, &answer.calls, 60 * SEC));
+        assert_int_equal(answer.status, 0);
+        assert_int_equal(closes_joint(net, 1), EIDRM);
+        assert_false(is_there(net, r));
+
+        writes(net, 1, DHT_WRITING_JOIN);
+        assert_int_equal(closes_joint(net, 1), 0);
+        assert_true(is_there(net, r));
+
+        /* Of two homes one has heard of its open after the removal. */
+        opens(net, 0, 0);
+        writes(net, 1, DHT_WRITING_JOIN);
+        fake_publish(net, 0, KEY, 0, DYAD_ENTRY_WITHDRAWN, &gone);
+        assert_true(fake_net_run_until(net, &gone.calls, 60 * SEC));
+        assert_int_equal(fake_homes(net, KEY, homes), 2);
+        dht_node_receive(net->rank[homes[1]].node,
+                         &(struct net_msg){.type = NET_MSG_WRITING,
+                                           .flags = NET_WRITING_BEGIN | NET_WRITING_JOINED,
+                                           .source = 1,
+                                           .entry.upath = fake_key(KEY)});
+        assert_int_equal(closes_joint(net, 1), 0);
+        assert_true(is_there(net, r));
+        fake_net_destroy(net);
+    }
+}
+
+/* Two ranks of a node write it. One of them closes it, and has found that nobody else of the node has it
+ * open; the other one has opened it since, and says so first. */
+static void test_joined_since(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 2; how++) {
+        struct fake_net *net = fake_net_create(6, 2, (uint64_t)how);
+        uint64_t looked;
+        struct answer ended = {0};
+
+        net->pairs = true;
+        writes(net, 0, DHT_WRITING_JOIN);
+        fake_net_run(net, 1 * MSEC);
+        looked = net->now;
+        fake_net_run(net, 1 * MSEC);
+        writes(net, 1, DHT_WRITING_JOIN);
+        if (how == 0)
+            closes_at(net, 0, false, looked);
+        else
+            assert_int_equal(dht_node_writing(net->rank[0].node, fake_key(KEY),
+                                              DHT_WRITING_END, looked, told, &ended),
+                             0);
+        fake_net_run(net, 1 * SEC);
+        if (how == 1)
+            closes_at(net, 4, true, looked);
+        assert_true(is_written(net, 2));
+        writes(net, 0, DHT_WRITING_END); /* found later: neither has it open */
+        assert_int_equal(is_written(net, 2), how == 1);
+        fake_net_destroy(net);
+    }
+}
+
 /* Two publish at once, and each is refused at a home: one of them goes on, over the version of the
  * other one, which has yet to give it what it has written. */
 static void test_joined_over(void **state)
@@ -420,7 +535,7 @@ static void test_joined_over(void **state)
                                    .size = 7,
                                    .recorded = true,
                                    .mode = 0100644};
-        struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = true};
+        struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = true, .looked = net->now};
         uint32_t r = n - 1;
         struct closed c;
         struct answer answer;
@@ -442,6 +557,7 @@ static void test_joined_over(void **state)
             assert_true(fake_net_run_until(net, &found.calls, 60 * SEC));
             base = dht_base_version(&found.entry.version);
             base.ends = true;
+            base.looked = net->now;
         }
         asks(net, r, true, &answer);
         fake_net_run(net, 1 * SEC);
@@ -469,7 +585,7 @@ static void test_joined_passed_on(void **state)
                                         .storage = {1},
                                         .recorded = true,
                                         .mode = 0100644}};
-        struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = true};
+        struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = true, .looked = net->now};
         uint32_t homes[DHT_REPLICAS_MAX];
         unsigned nhomes = fake_homes(net, KEY, homes);
         struct closed c = {0};
@@ -535,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_end),
         cmocka_unit_test(test_joined),           cmocka_unit_test(test_joined_over),
         cmocka_unit_test(test_joined_passed_on), cmocka_unit_test(test_joined_dies),
+        cmocka_unit_test(test_joined_removed),   cmocka_unit_test(test_joined_since),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,10 +324,17 @@ static void ends(struct publish *p, int status)
 /* The file is written and closed. */
 static struct publish *closes(const char *text)
 {
-    store_mark_t mark = store_marks_begin(member.dmd[ENGINE_PRODUCER].marks, "f");
+    struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
+    store_mark_t mark = store_marks_begin(marks, "f");
+    int fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT, 0644);
 
-    assert_int_not_equal(mark, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(store_marks_opened(marks, mark, fd, false), 0);
+    close(fd);
     scratch_write(scratch, "f", text);
+    fd = open(scratch_path(scratch, "f"), O_RDONLY);
+    assert_true(store_marks_closed(marks, mark, fd, false));
+    close(fd);
     assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
     return &publishes[npublishes - 1];
 }
@@ -392,6 +399,51 @@ static void test_declared(void **state)
                          due);
         store_superseded_clear(dmd->dir, dmd->session, "f", STORE_PENDING);
     }
+}
+
+/* Another node has removed it while it was written here: so it is here, but is left to who has it open. */
+static void test_removed(void **state)
+{
+    const struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct publish *p = closes("ours");
+    store_mark_t other;
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, EIDRM);
+    assert_int_not_equal(ended, 0);
+    assert_null(recorded());
+    assert_int_equal(store_dir_stat(dmd->dir, "f", &st), -1);
+
+    npublishes = 0;
+    p = closes("ours");
+    other = store_marks_begin(dmd->marks, "f");
+    assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
+    ends(p, EIDRM);
+    assert_int_equal(store_dir_stat(dmd->dir, "f", &st), 0);
+    assert_true(store_superseded(store_dir_real_path(dmd->dir), dmd->session, "f",
+                                 STORE_OLD_TOLD, st.st_ino));
+    store_marks_abort(dmd->marks, other);
+}
+
+/* The pieces of another node are in the file of a version that was removed: its close asks anew. */
+static void test_removed_merged(void **state)
+{
+    const struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    const struct dyad_version yielded = {.counter = 4, .rank = 1};
+    struct stat st;
+
+    (void)state;
+    scratch_write(scratch, "f", "ours");
+    assert_int_equal(produce_merged(&member, ENGINE_PRODUCER, "f", &yielded, on_done, NULL),
+                     0);
+    assert_int_equal(tries(&publishes[0], 5), DHT_AHEAD_GO);
+    refused.state = DYAD_ENTRY_WITHDRAWN;
+    assert_int_equal(tries(&publishes[0], 9), DHT_AHEAD_STOP);
+    publishes[0].fn(publishes[0].arg, ECANCELED, &publishes[0].version);
+    assert_int_equal(status_done, ESTALE);
+    assert_int_equal(store_dir_stat(dmd->dir, "f", &st), -1);
 }
 
 static void test_replaced(void **state)
@@ -856,6 +908,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_written_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_declared, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removed_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_second_of_the_rank, setup, teardown),
