@@ -22,8 +22,7 @@ struct writer {
     bool abandoned;
     bool overwritten; /* a version was published since it began, ... */
     bool joined;      /* ... but each writes into a file of its own: so by this rank only */
-    bool
-        removed; /* joined, and another node has removed the name since: nobody waits for it */
+    bool removed;     /* joined, and another node has removed the name since */
 };
 
 struct asker {

@@ -37,13 +37,13 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define CHUNK      (1u << 20)
-#define CLOCK_ASKS 16u /* at least, and ... */
-#define CLOCK_ASKS_MAX \
-    64u /* ... until the clock is known so well, ns: the quickest count */
-#define CLOCK_NARROW 50000
-#define CLOCK_STEP   1000 /* ns, of util_clock_wall() */
-#define CLOCK_KEPT   (10 * UTIL_NSEC_PER_SEC)
+#define CHUNK (1u << 20)
+/* The quickest of so many answers count, and of more until the clock is known to CLOCK_NARROW ns. */
+#define CLOCK_ASKS     16u
+#define CLOCK_ASKS_MAX 64u
+#define CLOCK_NARROW   50000
+#define CLOCK_STEP     1000 /* ns, of util_clock_wall() */
+#define CLOCK_KEPT     (10 * UTIL_NSEC_PER_SEC)
 
 #define UNENDED_PAUSE  100000 /* ns */
 #define UNENDED_PAUSES 10000  /* of them: a second */

@@ -419,7 +419,7 @@ int produce_publish(struct produce *p)
         joined_writers_opened(p->member, p->upath);
     base.looked = util_clock_now();
     p->base.stays = p->mark && is_written_beside(p);
-    base.joint = p->mark && p->record.entry.recorded &&
+    base.joint = p->mark && base.kind != DYAD_BASE_SINCE && p->record.entry.recorded &&
                  store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
     base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);

@@ -125,7 +125,8 @@ static void check_shared(const char *all, int n, int rounds, int ordered)
     for (int i = 0; i + BLOCK <= n; i += BLOCK) {
         int r = -1, round = -1;
         sscanf(all + i, "%d %d", &r, &round);
-        if (r < 0 || r >= size || round < 0 || round >= rounds || seen[r * rounds + round]++)
+        if (r < 0 || r >= size || round < 0 || round >= rounds ||
+            seen[r * rounds + round]++)
             wrong("record", i / BLOCK, r);
         else if (ordered && i / BLOCK != round * size + r)
             wrong("order of record", i / BLOCK, r);
