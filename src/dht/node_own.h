@@ -37,7 +37,8 @@ struct publish {
     struct proxied proxied[DHT_PROXIED_MAX];
     unsigned nproxied, proxy_step; /* proxy_step 0: the first half of the time for it */
     struct timer proxy_timer;
-    unsigned attempts;
+    unsigned attempts,
+        mixed;      /* mixed: how often homes did not agree whether it was removed */
     uint32_t epoch; /* node->epoch when it was sent */
     bool repair;    /* of an entry that was published before: same version */
     bool repair_all;

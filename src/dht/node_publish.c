@@ -26,6 +26,7 @@
 #include "dht/node_proxy.h"
 
 #define ATTEMPTS_MAX 64
+#define MIXED_MAX    16 /* then it counts as opened anew */
 
 static void publish_start(struct dht_node *node, struct publish *op);
 static struct publish *publish_create(struct dht_node *node, struct own *own,
@@ -270,8 +271,9 @@ static void publish_advance(struct dht_node *node, struct publish *op)
         answered |= op->asks.ask[i].answered;
         removed |= op->asks.ask[i].removed;
     }
-    if (removed && answered) { /* it was opened again, while it was removed */
-        op->base.joint = false;
+    if (removed && answered) {
+        /* The removal has not reached all homes yet; or it was opened again in its midst. */
+        op->base.joint = ++op->mixed < MIXED_MAX;
         publish_next_version(node, op, NULL);
     } else if (!answered) {
         publish_finish(node, op, removed ? EIDRM : EHOSTUNREACH);

@@ -211,7 +211,7 @@ void lost_update_removed(struct produce *p)
     const struct store_identity *id = &p->record.identity;
 
     if (is_written(p))
-        store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_TOLD, id);
+        store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED, id);
     if (!is_written(p) &&
         store_fetch_discard_unless(dmd->dir, p->upath, id, is_written, p) == 0)
         store_superseded_forget(dmd->dir, dmd->session, p->upath);

@@ -160,12 +160,15 @@ static void withdrawn(void *arg, int status)
 }
 
 /* They are not taken. A file that was removed here a moment ago is still there as far as the sender is told,
- * which is to hear of the removal before it asks them. */
+ * which is to hear of the removal before it asks the homes; or is to publish, where that would have to wait for
+ * what is published here, which may wait for the sender. */
 static void refuse(struct taking *t, int status)
 {
     if (status == ENOENT && !t->apply.shown) {
         t->state = GONE;
-        if (produce_withdraw_left(t->member, t->upath, withdrawn, t) == 0)
+        if (produce_pending(t->member, t->upath))
+            status = EAGAIN;
+        else if (produce_withdraw_left(t->member, t->upath, withdrawn, t) == 0)
             return;
     }
     taking_end(t, status);

@@ -163,7 +163,8 @@ static bool is_refused_beside(const struct produce *p)
     const struct member_dmd *dmd = &p->member->dmd[p->role];
     struct stat st;
 
-    return p->base.stays && !p->conflict && store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
+    return (p->base.stays || p->joint) && !p->conflict &&
+           store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
            st.st_ino == p->record.identity.ino &&
            store_superseded_may(st.st_mode, st.st_nlink) &&
            store_superseded(store_dir_real_path(dmd->dir), dmd->session, p->upath,
@@ -419,8 +420,9 @@ int produce_publish(struct produce *p)
         joined_writers_opened(p->member, p->upath);
     base.looked = util_clock_now();
     p->base.stays = p->mark && is_written_beside(p);
-    base.joint = p->mark && base.kind != DYAD_BASE_SINCE && p->record.entry.recorded &&
-                 store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
+    p->joint = base.joint = p->mark && base.kind != DYAD_BASE_SINCE &&
+                            p->record.entry.recorded &&
+                            store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
     base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,

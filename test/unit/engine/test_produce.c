@@ -423,7 +423,7 @@ static void test_removed(void **state)
     ends(p, EIDRM);
     assert_int_equal(store_dir_stat(dmd->dir, "f", &st), 0);
     assert_true(store_superseded(store_dir_real_path(dmd->dir), dmd->session, "f",
-                                 STORE_OLD_TOLD, st.st_ino));
+                                 STORE_OLD_REFUSED, st.st_ino));
     store_marks_abort(dmd->marks, other);
 }
 
