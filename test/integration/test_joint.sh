@@ -92,36 +92,41 @@ for n in range(12):
 EOT
 : >"$LOG"
 job_ok 60 4@n0,n1,n2 "$PYTHON" "$WORK/passed_on.py"
-# One of those that have it open removes it, and the closes of the others come before, at the same time or after that: none
-# fails.
+# One of those that write it closes and removes it, before the others close it: no close fails, and the name is free on all nodes.
 cat >"$WORK/removed.py" <<'EOT'
-import os, random, time
+import os, time
 W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
-draw = random.Random(me)
 steps = 0
 
 def sync():
     global steps
     steps += 1
     open(f"{W}/removed.{steps}.{me}", "x").close()
-    while not all(os.path.exists(f"{W}/removed.{steps}.{r}") for r in range(3)):
+    while not all(os.path.exists(f"{W}/removed.{steps}.{r}") for r in range(5)):
         time.sleep(0.0005)
 
-for n in range(40):
+for n in range(12):
     path = f"{SSD}/removed.{n}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     sync()
     os.pwrite(fd, b"%d" % me, me)
     sync()
-    time.sleep(draw.random() * 0.004)
-    if me == n % 3 and n % 2 == 0:
+    if me == n % 5:
+        os.close(fd)
         os.unlink(path)
-    os.close(fd)
-    if me == n % 3 and n % 2:
-        os.unlink(path)
-sync()
+    sync()
+    if me != n % 5:
+        os.close(fd)
+    sync()
+    assert not os.path.exists(path), path
+    sync()
+    if me == (n + 1) % 5:
+        with open(path, "x") as f:
+            f.write("anew")
+    sync()
+    assert open(path).read() == "anew", path
 EOT
 : >"$LOG"
-job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/removed.py"
+job_ok 60 5@n0,n1,n2 "$PYTHON" "$WORK/removed.py"
 ! grep "error:" "$LOG" || fail "that is no mishap"
 say "seeds $begin to $((seed - 1)): each rank has read what all have written"
