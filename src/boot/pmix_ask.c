@@ -244,8 +244,8 @@ static uint64_t there_until(const struct boot_pmix *pmix, const struct pmix_tick
  * sent again some time after that is over.
  *
  * Not waited for is what no server answers, now or later: the Get of a rank that has not
- * joined. Of one that was heard of since, and has ended, the answer may be on its way. Nor does a server answer for a rank that was the last of its node and has
- * ended, hence a bound. */
+ * joined. Of one that was heard of since, and has ended, the answer may be on its way; but no
+ * server answers for a rank that was the last of its node and had ended before, hence a bound. */
 uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
 {
     const struct pmix_ticket *ticket;

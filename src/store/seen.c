@@ -9,17 +9,14 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
-
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    a ^= b * 0x9e3779b97f4a7c15ull;
-    a *= 0xff51afd7ed558ccdull;
-    return a ^ a >> 32;
-}
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 static uint64_t key_of(uint64_t ino, uint64_t btime, uint64_t node)
 {
-    return mix(mix(mix(1, ino), btime), node) | 1; /* not as of an empty place */
+    const uint64_t of[] = {ino, btime, node};
+
+    return XXH3_64bits(of, sizeof(of)) | 1; /* not as of an empty place */
 }
 
 #define WAYS 8 /* places that a key may have, one after the other */

@@ -71,8 +71,7 @@ struct dyad_base {
      * Neither: that is not known. */
     bool ends, stays;
     bool joint; /* what it has written is of a file that other nodes wrote, too, or could */
-    uint64_t
-        looked; /* of `ends`: when that was found, ns, by the node's clock (util_clock_now()) */
+    uint64_t looked; /* when `ends` was found, ns, by the node's util_clock_now() */
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

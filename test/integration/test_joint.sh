@@ -51,19 +51,29 @@ EOT
 : >"$LOG"
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
 
+# A barrier of so many ranks, again and again.
+cat >"$WORK/ranks.py" <<'EOT'
+import itertools, os, time
+
+def barrier(name, ranks):
+    steps = itertools.count()
+
+    def sync():
+        step = f"{os.environ['W']}/{name}.{next(steps)}"
+        open(f"{step}.{os.environ['PMIX_RANK']}", "x").close()
+        while not all(os.path.exists(f"{step}.{r}") for r in range(ranks)):
+            time.sleep(0.0005)
+
+    return sync
+EOT
+
 # Bytes that one node was given by another's close, and read anew from it since, are those of the later write:
 # a third node, which has the earlier ones by way of its other rank, is told so.
 cat >"$WORK/passed_on.py" <<'EOT'
-import os, time
-W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
-steps = 0
-
-def sync():
-    global steps
-    steps += 1
-    open(f"{W}/passed.{steps}.{me}", "x").close()
-    while not all(os.path.exists(f"{W}/passed.{steps}.{r}") for r in range(4)):
-        time.sleep(0.001)
+import os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("passed", 4)
 
 for n in range(12):
     path = f"{SSD}/passed.{n}"
@@ -92,18 +102,13 @@ for n in range(12):
 EOT
 : >"$LOG"
 job_ok 60 4@n0,n1,n2 "$PYTHON" "$WORK/passed_on.py"
+
 # One of those that write it closes and removes it, before the others close it: no close fails, and the name is free on all nodes.
 cat >"$WORK/removed.py" <<'EOT'
-import os, time
-W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
-steps = 0
-
-def sync():
-    global steps
-    steps += 1
-    open(f"{W}/removed.{steps}.{me}", "x").close()
-    while not all(os.path.exists(f"{W}/removed.{steps}.{r}") for r in range(5)):
-        time.sleep(0.0005)
+import os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("removed", 5)
 
 for n in range(12):
     path = f"{SSD}/removed.{n}"

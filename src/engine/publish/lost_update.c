@@ -13,8 +13,8 @@
  *  none: its mode, times or length     nothing             superseded, brought     -
  *  were changed by its name
  *  none: another node's pieces are in  nothing             superseded, brought     ESTALE
- *  changed what other nodes write, too, nothing            removed                 0
- *  and one of them has removed
+ *  changed in part what another node   nothing             removed                 0
+ *  wrote, too, and has removed since
  *
  * A conflict is an entry like any other, of the later writer, so that all homes end with
  * it; but an open of it fails, on every node, until the name is removed or the file made
