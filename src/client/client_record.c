@@ -36,19 +36,42 @@ bool client_write_shared(engine_token token)
     return store_marks_shared_file(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
 }
 
+bool client_write_is_known(engine_token token, int fd)
+{
+    const struct client_dmd *dmd = dmd_of(token);
+    struct store_extent_list list;
+    struct store_identity id;
+    struct dyad_base base;
+    bool is;
+
+    if (!dmd->extents || store_identity_read(fd, &id) < 0 ||
+        store_extents_version(dmd->extents, id.ino, id.btime, &base) ||
+        store_extents_list(dmd->extents, id.ino, id.btime, NULL, 0, 0, &list) < 0)
+        return true;
+    is = list.n || list.ncuts;
+    store_extent_list_free(&list);
+    return is;
+}
+
 /* Before anybody writes: what is recorded are changes of the version that was found. */
 static void add_version(const struct client_dmd *dmd, store_mark_t mark)
 {
-    struct dyad_base base;
+    struct dyad_base base, last;
     uint64_t ino, btime;
 
     store_marks_base(dmd->marks, mark, &base);
-    if (base.kind == DYAD_BASE_FROM && base.time &&
+    /* Others of this node have it open, and what they found counts. */
+    if (store_marks_file(dmd->marks, mark, &ino, &btime) &&
+        store_extents_version(dmd->extents, ino, btime, &last) &&
+        store_marks_dirty_beside(dmd->marks, mark, NULL, ino, btime))
+        return;
+    if ((base.kind == DYAD_BASE_FROM || base.kind == DYAD_BASE_OVERTAKEN) && base.time &&
         store_marks_file(dmd->marks, mark, &ino, &btime))
         store_extents_add_version(dmd->extents, ino, btime, &base);
 }
 
-void client_write_record_begin(engine_token token, bool may, bool later, bool since)
+void client_write_record_begin(engine_token token, bool may, bool later, bool since,
+                               bool begun)
 {
     const struct client_dmd *dmd = dmd_of(token);
     store_mark_t mark = token & ~TOKEN_PRODUCER;
@@ -59,8 +82,8 @@ void client_write_record_begin(engine_token token, bool may, bool later, bool si
     /* A process that opens the file now and does not record sees this, or is seen. */
     if (may)
         store_extents_begin(dmd->extents);
-    if (may &&
-        since) /* before others can find that this mark is recorded: serve.c needs both */
+    if (may && since &&
+        !begun) /* before others can find that this mark is recorded: serve.c needs both */
         add_version(dmd, mark);
     if (may && store_marks_record(dmd->marks, mark, since, &later))
         return;
@@ -100,7 +123,7 @@ bool client_write_held(engine_token token)
 /* Who holds it has the lock; who was killed over it has not. */
 void client_write_await(engine_token token, int fd)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCK_PIECES, .l_len = 1};
     const struct client_dmd *dmd = dmd_of(token);
     uint64_t ino, btime;
     int rc;

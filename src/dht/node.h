@@ -192,11 +192,17 @@ typedef void (*dht_writing_fn)(void *arg, int status);
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      uint64_t when, dht_writing_fn fn, void *arg);
 
+/* The same as a JOIN, of who has found the file `base` here (kind NONE: there is none; stays: others of
+ * its node have, and may have changed it). ESTALE: as 0, but another version is published. */
+int dht_node_writing_from(struct dht_node *node, const char *upath,
+                          const struct dyad_base *base, uint64_t when, dht_writing_fn fn,
+                          void *arg);
+
 /* ranks[0] to [n - 1], the caller's until fn returns: all on other nodes that write upath, each into
  * a file of its own. owner: of the version that was put together of such files, if another node
- * has it, or DYAD_RANK_NONE. status 0; EHOSTUNREACH; EOWNERDEAD: `owner` has died over it. */
+ * has it, or DYAD_RANK_NONE. root: the version of which all write changes; kind NONE: not known. status 0; EHOSTUNREACH; EOWNERDEAD: `owner` has died over it. */
 typedef void (*dht_who_fn)(void *arg, int status, uint32_t owner, const uint32_t *ranks,
-                           unsigned n);
+                           unsigned n, const struct dyad_base *root);
 /* Ask all homes who writes upath. fn is always called, later. 0 or -1 ENOMEM. */
 int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn, void *arg);
 

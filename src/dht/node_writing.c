@@ -45,6 +45,7 @@ struct tell {
     dht_writing_fn fn;
     dht_who_fn who; /* SHOW: in place of fn, with what has been answered: */
     uint64_t when;
+    struct dyad_base base; /* BEGIN, JOINED; of the answers to SHOW: the root */
     uint32_t owner, *ranks;
     unsigned n;
     int error;
@@ -70,7 +71,7 @@ static void tell_deliver(struct dht_node *node, struct ready *ready)
 
     DL_DELETE(node->writings->tells, tell);
     if (tell->who != NULL)
-        tell->who(tell->arg, tell->status, tell->owner, tell->ranks, tell->n);
+        tell->who(tell->arg, tell->status, tell->owner, tell->ranks, tell->n, &tell->base);
     else if (tell->fn != NULL)
         tell->fn(tell->arg, tell->status);
     tell_free(tell);
@@ -88,6 +89,10 @@ static void tell_take(struct tell *tell, const struct net_msg *msg)
         tell->error = ranks == NULL ? ENOMEM : msg->status;
     if (msg->rank != DYAD_RANK_NONE)
         tell->owner = msg->rank;
+    /* Homes may have heard of two first ones in another order: all take the older one. */
+    if (msg->base.kind != DYAD_BASE_NONE &&
+        (tell->base.kind == DYAD_BASE_NONE || msg->base.time < tell->base.time))
+        tell->base = msg->base;
     for (size_t i = 0; ranks != NULL && i < n; i++) {
         uint32_t rank;
         unsigned k = 0;
@@ -101,7 +106,8 @@ static void tell_take(struct tell *tell, const struct net_msg *msg)
 }
 
 bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const char *upath,
-                       struct asks *asks, uint8_t what, uint64_t when, uint64_t id)
+                       struct asks *asks, uint8_t what, uint64_t when,
+                       const struct dyad_base *base, uint64_t id)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false;
@@ -114,6 +120,8 @@ bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const c
                 .type = NET_MSG_WRITING, .flags = what, .id = id, .after = when};
             struct ask *ask;
             msg.entry.upath = upath;
+            if (base != NULL)
+                msg.base = *base;
             if (asks_find(asks, homes[i]) != NULL)
                 continue;
             ask = asks_get(asks, homes[i]);
@@ -134,7 +142,7 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     if (tell->done)
         return;
     if (writing_ask_homes(node, &tell->key, tell->upath, &tell->asks, tell->what,
-                          tell->when, tell->id)) {
+                          tell->when, &tell->base, tell->id)) {
         if (!tell->timer.active)
             node_timer_start(node, &tell->timer, TIMER_LOOKUP);
         return;
@@ -142,7 +150,7 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     tell->status = EHOSTUNREACH;
     for (unsigned i = 0; i < tell->asks.n; i++)
         if (tell->asks.ask[i].answered)
-            tell->status = tell->met ? EALREADY : tell->error;
+            tell->status = tell->error == 0 && tell->met ? EALREADY : tell->error;
     tell->done = true;
     node_timer_stop(node, &tell->timer);
     node_ready_push(node, &tell->ready, tell_deliver);
@@ -168,7 +176,8 @@ static void tell_timeout(struct dht_node *node, struct timer *timer)
 }
 
 static int tell_start(struct dht_node *node, const char *upath, uint8_t what, uint64_t when,
-                      dht_writing_fn fn, dht_who_fn who, void *arg)
+                      const struct dyad_base *base, dht_writing_fn fn, dht_who_fn who,
+                      void *arg)
 {
     size_t len = strlen(upath);
     struct tell *tell = calloc(1, sizeof(*tell) + len + 1);
@@ -182,6 +191,8 @@ static int tell_start(struct dht_node *node, const char *upath, uint8_t what, ui
     tell->id = node_next_id(node);
     tell->what = what;
     tell->when = when;
+    if (base != NULL)
+        tell->base = *base;
     tell->timer.fn = tell_timeout;
     tell->fn = fn;
     tell->arg = arg;
@@ -244,7 +255,7 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
 
     if (what == DHT_WRITING_BEGIN && writing_keep(node, upath) < 0)
         return -1;
-    if (tell_start(node, upath, flags[what], when, fn, NULL, arg) < 0) {
+    if (tell_start(node, upath, flags[what], when, NULL, fn, NULL, arg) < 0) {
         if (what == DHT_WRITING_BEGIN)
             writing_drop(node, upath);
         return -1;
@@ -255,12 +266,30 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
     return 0;
 }
 
-int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn, void *arg)
+int dht_node_writing_from(struct dht_node *node, const char *upath,
+                          const struct dyad_base *base, uint64_t when, dht_writing_fn fn,
+                          void *arg)
 {
-    if (tell_start(node, upath, NET_WRITING_SHOW, 0, NULL, fn, arg) < 0)
+    if (tell_start(node, upath, NET_WRITING_BEGIN | NET_WRITING_JOINED, when, base, fn,
+                   NULL, arg) < 0)
         return -1;
     node_rearm(node);
     return 0;
+}
+
+int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn, void *arg)
+{
+    if (tell_start(node, upath, NET_WRITING_SHOW, 0, NULL, NULL, fn, arg) < 0)
+        return -1;
+    node_rearm(node);
+    return 0;
+}
+
+static void tell_begun(struct tell *tell, const struct net_msg *msg)
+{
+    tell->met |= msg->rank != DYAD_RANK_NONE;
+    if (msg->status == ESTALE)
+        tell->error = ESTALE;
 }
 
 static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
@@ -279,7 +308,7 @@ static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
             if (tell->who != NULL)
                 tell_take(tell, msg);
             else if (tell->what == (NET_WRITING_BEGIN | NET_WRITING_JOINED))
-                tell->met |= msg->rank != DYAD_RANK_NONE;
+                tell_begun(tell, msg);
             tell_advance(node, tell);
         }
         return true;
@@ -321,7 +350,8 @@ static void writing_homes_changed(struct dht_node *node, uint32_t rank, bool liv
     HASH_ITER(hh, node->writings->by_upath, writing, wtmp)
     {
         if (writing_moved(node, writing, rank) &&
-            tell_start(node, writing->upath, NET_WRITING_BEGIN, 0, NULL, NULL, NULL) < 0)
+            tell_start(node, writing->upath, NET_WRITING_BEGIN, 0, NULL, NULL, NULL, NULL) <
+                0)
             log_warn("out of memory: a home may not know that \"%s\" is being written",
                      writing->upath);
     }

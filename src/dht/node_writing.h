@@ -13,7 +13,8 @@ bool writing_all_told(const struct dht_node *node);
 /* Send WRITING to the homes that have not been asked. True if an answer is outstanding.
  */
 bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const char *upath,
-                       struct asks *asks, uint8_t what, uint64_t when, uint64_t id);
+                       struct asks *asks, uint8_t what, uint64_t when,
+                       const struct dyad_base *base, uint64_t id);
 /* Pass over the homes that have not answered. */
 void writing_time_out(struct dht_node *node, struct asks *asks);
 

@@ -80,7 +80,7 @@ static void query_advance(struct dht_node *node, struct dht_writing_ask *query)
     if (query->done)
         return;
     if (writing_ask_homes(node, &query->key, query->upath, &query->asks, NET_WRITING_ASK, 0,
-                          query->id)) {
+                          NULL, query->id)) {
         if (!query->timer.active)
             node_timer_start(node, &query->timer, TIMER_LOOKUP);
         return;

@@ -99,8 +99,8 @@ enum field {
     X(JOIN, "join", 0)                                                              \
     X(JOINED, "joined", 0)                                                          \
     X(LEAVE, "leave", 0)                                                            \
-    X(WRITING, "writing", UPATH_MUST | AFTER)                                       \
-    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | RANK | BLOB)           \
+    X(WRITING, "writing", UPATH_MUST | BASE | AFTER)                                \
+    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | BASE | RANK | BLOB)    \
     X(GUEST_WRITING, "guest-writing", UPATH | MARK)                                 \
     X(RESYNC, "resync", 0)                                                          \
     X(RESYNCED, "resynced", 0)                                                      \
@@ -109,9 +109,9 @@ enum field {
     X(APPEARED, "appeared", UPATH_MUST)                                             \
     X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | BASE | RANGE | AFTER | END)  \
     X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)                                  \
-    X(SHOW, "show", UPATH_MUST | AFTER | MARK)                                      \
+    X(SHOW, "show", UPATH_MUST | BASE | RANGE | AFTER | MARK)                       \
     X(SHOWN, "shown", AFTER)                                                        \
-    X(GUEST_LOCK, "guest-lock", UPATH_MUST | RANGE)                                 \
+    X(GUEST_LOCK, "guest-lock", UPATH_MUST | RANGE | MARK)                          \
     X(LOCK, "lock", UPATH_MUST | RANGE | MARK)                                      \
     X(LOCKED, "locked", 0)
 

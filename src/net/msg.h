@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 13
+#define NET_MSG_VERSION 14
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -90,16 +90,18 @@ enum net_msg_type {
     NET_MSG_JOINED, /* all are there; status ETIMEDOUT: not all of them yet */
     NET_MSG_LEAVE,  /* the sender leaves in order; no reply */
     /* who writes a file that several nodes write (dht/node_writing.c) */
-    NET_MSG_WRITING,       /* upath, flags = NET_WRITING_* */
+    NET_MSG_WRITING, /* upath, flags = NET_WRITING_*; base (BEGIN): the file as the sender has
+                            * found it */
     NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 no rank writes
                               it; EBUSY: `rank` does, and EAGAIN will come when that has
                               changed; EOWNERDEAD: `rank` did, after entry.version, and
                               did not end it. To BEGIN with JOINED: rank = one on another
-                              node that writes it, too, if there is one. To SHOW: 0, or
+                              node that writes it, too, if there is one; ESTALE: another
+                              version than `base` is published. To SHOW: 0, or
                               EOWNERDEAD: `rank` did not end it; else rank = the owner, if it
                               is on another node, of a version that was put together; blob =
                               the ranks on other nodes that write it, 32 bits each,
-                              little-endian */
+                              little-endian; base = the version of which they write changes */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
                               = NET_WRITING_*, with NET_WRITING_PRODUCER; mark */
     /* after a link was broken and is whole again (dht/node_resync.c) */
@@ -123,12 +125,16 @@ enum net_msg_type {
                            * and published. EAGAIN: the sender is to publish its own. ESTALE:
                            * a third node has. EEXIST: the receiver's node has written the
                            * same bytes, and who came last is not known: offset, length.
+                           * EBUSY: it was never the version `base`; if it was one of `offset`
+                           * bytes, with the mtime `length`, the sender may try that.
                            * after = the time by the receiver's clock, ns */
     /* of reads of such files, before they are closed (engine/publish/pieces_show.c) */
     NET_MSG_SHOW,  /* upath, which the sender's node writes, too: send as PIECES what it has
                     * here that was written at `after` ns, by the receiver's clock, or later
                     * (UINT64_MAX: nothing), but for what `mark` stands for, the sender's
-                    * node; flags NET_SHOW_* */
+                    * node; flags NET_SHOW_*. With HISTORY: when it
+                    * was written, without the bytes, from the version `base` to that of `offset`
+                    * bytes and the mtime `length` */
     NET_MSG_SHOWN, /* its reply, after these; status; after = for the next SHOW */
     /* of locks of such files (engine/publish/locks.c, locks_held.c) */
     NET_MSG_GUEST_LOCK, /* guest -> member: upath, offset, length, flags = NET_LOCK_* -> DONE:
@@ -208,23 +214,27 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 /* WRITING: which ranks write it? GUEST_WRITING: bring what these have written (with JOINED:
  * nothing) into the file here, and let them know that this node writes it, too. */
-#define NET_WRITING_SHOW     7u
-#define NET_WRITING_WHAT     0x07u
-#define NET_WRITING_JOINED   0x08u /* of BEGIN: with others, each into its own file */
-#define NET_WRITING_OWN      0x10u /* of END: others of its node may write it still */
+#define NET_WRITING_SHOW   7u
+#define NET_WRITING_WHAT   0x07u
+#define NET_WRITING_JOINED 0x08u /* of BEGIN: with others, each into its own file */
+#define NET_WRITING_OWN    0x10u /* of END: others of its node may write it still */
+#define NET_WRITING_NEWEST \
+    0x20u /* of GUEST_WRITING, BEGIN with JOINED: the file here is to be that */
 #define NET_WRITING_PRODUCER 0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST      0x01u
 #define NET_PIECES_CLOCK     0x02u /* no piece: what time is it? */
 #define NET_PIECES_SHOWN     0x04u /* in answer to a SHOW: the file is not published with it */
+#define NET_PIECES_HISTORY   0x08u /* the same, with HISTORY */
 /* LOCK: to give it up (NONE), or the type of lock. */
-#define NET_LOCK_NONE   0x00u
-#define NET_LOCK_READ   0x01u
-#define NET_LOCK_WRITE  0x02u
-#define NET_LOCK_TYPE   0x03u
-#define NET_LOCK_WAIT   0x04u
-#define NET_LOCK_TEST   0x08u /* could it be had? */
-#define NET_LOCK_FORGET 0x10u /* with NONE: and who waits by that id waits no more */
-#define NET_SHOW_OWNER  0x01u /* the receiver's node has published it */
+#define NET_LOCK_NONE    0x00u
+#define NET_LOCK_READ    0x01u
+#define NET_LOCK_WRITE   0x02u
+#define NET_LOCK_TYPE    0x03u
+#define NET_LOCK_WAIT    0x04u
+#define NET_LOCK_TEST    0x08u /* could it be had? */
+#define NET_LOCK_FORGET  0x10u /* with NONE: and who waits by that id waits no more */
+#define NET_SHOW_OWNER   0x01u /* the receiver's node has published it */
+#define NET_SHOW_HISTORY 0x02u
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u

@@ -251,32 +251,39 @@ error:
     return -1;
 }
 
-/* Each range of `list` covers the blocks that it touches. */
+void store_extent_list_drop_last(struct store_extent_list *list)
+{
+    list->n--;
+    memmove(&list->extent[list->n], &list->extent[list->n + 1],
+            list->ncuts * sizeof(*list->extent));
+}
+
 bool store_extent_list_covers(const struct store_extent_list *list,
-                              const struct store_extent_list *map, uint64_t block,
+                              const struct store_extent_list *map, uint64_t from,
                               bool (*is_hole)(void *arg, uint64_t offset, uint64_t length),
                               void *arg)
 {
     uint64_t end = list->n ? end_of(&list->extent[list->n - 1]) : 0;
     size_t i = 0;
 
+    if (end < from)
+        end = from;
     for (size_t cut = 0; cut < list->ncuts; cut++)
         if (list->extent[list->n + cut].offset > end)
             end = list->extent[list->n + cut].offset;
     if (map->extent[map->n].offset > end)
         return false;
     for (size_t m = 0; m < map->n; m++) {
-        for (uint64_t at = map->extent[m].offset; at < end_of(&map->extent[m]);) {
-            while (i < list->n &&
-                   (end_of(&list->extent[i]) + block - 1) / block * block <= at)
+        uint64_t at = map->extent[m].offset > from ? map->extent[m].offset : from;
+        while (at < end_of(&map->extent[m])) {
+            while (i < list->n && end_of(&list->extent[i]) <= at)
                 i++;
-            uint64_t next =
-                i < list->n ? list->extent[i].offset / block * block : UINT64_MAX;
+            uint64_t next = i < list->n ? list->extent[i].offset : UINT64_MAX;
             if (next > end_of(&map->extent[m]))
                 next = end_of(&map->extent[m]);
             if (next > at && !(is_hole && is_hole(arg, at, next - at)))
                 return false;
-            at = next > at ? next : (end_of(&list->extent[i]) + block - 1) / block * block;
+            at = next > at ? next : end_of(&list->extent[i]);
         }
     }
     return true;

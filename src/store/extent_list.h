@@ -54,12 +54,14 @@ bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *where, bool newer_go_on,
                                struct store_extent *at);
 
+/* Forget the last of the writes; there is one. */
+void store_extent_list_drop_last(struct store_extent_list *list);
 /* Where the file has data, and, as the only cut, its length. 0 or -1 with errno. */
 int store_extent_list_of_file(struct store_extent_list *map, int fd);
-/* True if `list` has all of such a map, but for the rest of a block (bytes), and for parts of which
+/* True if `list` has all of such a map that lies at `from` or behind it, but for parts of which
  * is_hole() (NULL: of none) says that they are as a hole. */
 bool store_extent_list_covers(const struct store_extent_list *list,
-                              const struct store_extent_list *map, uint64_t block,
+                              const struct store_extent_list *map, uint64_t from,
                               bool (*is_hole)(void *arg, uint64_t offset, uint64_t length),
                               void *arg);
 

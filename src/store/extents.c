@@ -16,7 +16,7 @@
  * What a lap overwrites is lost: `lost` has the time of the newest such range. A file that
  * was born before that has no list any more, but for what was written since a version of it.
  */
-#include "store/extents.h"
+#include "store/extents_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/control.h"
 #include "store/shared_file.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
@@ -37,79 +36,11 @@
 #define MAGIC  0x3554584544415944ull /* "DYADEXT5" */
 #define STEP   4096u                 /* places that get their disk blocks at a time */
 
-#define LENGTH_BITS  40 /* of a span; above UNENDED is the lap, from 1 on */
-#define LENGTH_MAX   ((1ull << LENGTH_BITS) - 1)
-#define UNENDED      (1ull << LENGTH_BITS)
-#define LAP(number)  (((number) / STORE_EXTENTS_MAX + 1) << (LENGTH_BITS + 1))
-#define LAP_OF(span) ((span) & ~(UNENDED | LENGTH_MAX))
-
-/* By how much the clock of the birth times may have been set back. */
-#define CLOCK_SET (60 * UTIL_NSEC_PER_SEC)
-
 /* Between two writes of one range, ns: no other process can have been told of the first, and
  * have told of its own before the second. */
 #define PAUSE 200000
 /* From the first to the last write of one range, ns. */
 #define STREAK 10000000
-
-/* As writer and offset: what came before it is over. */
-#define RESET (UINT64_MAX - 1)
-/* As writer: the file is the version of that size (`offset`) and mtime (`first`). */
-#define VERSION (UINT64_MAX - 2)
-
-#define HELD_MAX 7 /* files that are held at once; a further one is not */
-
-struct place {
-    _Atomic uint64_t span;
-    _Atomic uint64_t file, writer, offset;
-    _Atomic uint64_t time; /* when it was added: CLOCK_REALTIME, ns */
-    _Atomic uint64_t check;
-    _Atomic uint64_t first, last; /* when it was written */
-};
-
-struct header {
-    uint64_t magic;
-    uint64_t ino; /* of the table itself */
-    char boot[STORE_BOOT_LEN + 1];
-    _Alignas(64) _Atomic uint64_t next; /* number of the next range, from 1 on */
-    _Atomic uint64_t lost;
-    _Atomic uint32_t limit; /* places below it have their disk blocks */
-    _Atomic uint32_t nheld; /* of those: some are of killed processes */
-    _Atomic uint64_t held[HELD_MAX];
-    struct store_seen seen;
-};
-
-struct table {
-    union {
-        struct header header;
-        char page[32768];
-    };
-    struct place places[STORE_EXTENTS_MAX];
-};
-_Static_assert(sizeof(struct header) <= 32768, "it is in front of the places");
-
-struct store_extents {
-    struct table *table;
-    char *path; /* to enlarge it */
-};
-
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    a ^= b * 0x9e3779b97f4a7c15ull;
-    a *= 0xff51afd7ed558ccdull;
-    return a ^ a >> 32;
-}
-
-static uint64_t file_of(uint64_t ino, uint64_t btime)
-{
-    return mix(mix(0, ino), btime);
-}
-
-static uint64_t check_of(uint64_t number, uint64_t file, uint64_t writer, uint64_t offset,
-                         uint64_t time)
-{
-    return mix(mix(mix(mix(number, file), writer), offset), time);
-}
 
 /* --- the table --- */
 
@@ -241,22 +172,12 @@ static int grow(struct store_extents *extents, uint32_t place)
     return rc;
 }
 
-static uint64_t next_of(const struct store_extents *extents)
-{
-    return atomic_load(&extents->table->header.next);
-}
-
 /* From 1 on; 1 itself is not used, so that it shows whether there is anything. */
 void store_extents_begin(struct store_extents *extents)
 {
     uint64_t none = 1;
 
     atomic_compare_exchange_strong(&extents->table->header.next, &none, 2);
-}
-
-static struct place *place_of(const struct store_extents *extents, uint64_t number)
-{
-    return &extents->table->places[number % STORE_EXTENTS_MAX];
 }
 
 /* A field of a place that nobody reads yet. */
@@ -369,6 +290,15 @@ void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint
     add(extents, ino, btime, VERSION, &extent, util_clock_wall_ns(), 0);
 }
 
+void store_extents_add_published(struct store_extents *extents, uint64_t ino,
+                                 uint64_t btime, const struct dyad_base *version,
+                                 uint64_t looked)
+{
+    const struct store_extent extent = {version->size, 0, version->time, version->time};
+
+    add(extents, ino, btime, PUBLISHED, &extent, looked, 0);
+}
+
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end)
 {
@@ -430,166 +360,4 @@ bool store_extents_held(const struct store_extents *extents, uint64_t ino, uint6
     for (int i = 0; i < HELD_MAX; i++)
         held |= atomic_load(&header->held[i]) == file_of(ino, btime);
     return held;
-}
-
-/* --- list --- */
-
-/* Which ranges a list is to have. */
-struct filter {
-    uint64_t writer, but;
-    bool shows; /* store_extents_list_newer() */
-    uint64_t newer;
-    bool unended; /* out */
-};
-
-static bool is_of(uint64_t by, const struct filter *filter)
-{
-    uint64_t whose = by & ~STORE_EXTENTS_SHOWN, but = filter->but;
-
-    return by != VERSION && (!filter->writer || whose == filter->writer) &&
-           (!but ||
-            (but == STORE_EXTENTS_OTHERS ? !(by & STORE_EXTENTS_OTHER) : whose != but)) &&
-           (!filter->shows || whose == by);
-}
-
-/* A walk along the ring, for one file. */
-struct walk {
-    const struct store_extents *extents;
-    uint64_t file, number, next;
-    uint64_t writer, time; /* of the place that was found */
-    bool unended;
-    struct store_extent extent;
-};
-
-static struct walk walk_begin(const struct store_extents *extents, uint64_t ino,
-                              uint64_t btime)
-{
-    uint64_t next = next_of(extents);
-
-    return (struct walk){.extents = extents,
-                         .file = file_of(ino, btime),
-                         .number = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1,
-                         .next = next};
-}
-
-/* 1: the next place; 0: there is none; -1: ENODATA. */
-static int walk_on(struct walk *walk)
-{
-    uint32_t limit = atomic_load(&walk->extents->table->header.limit);
-
-    while (walk->number < walk->next) {
-        uint64_t number = walk->number++, span, check, of;
-        const struct place *place = place_of(walk->extents, number);
-
-        if (number % STORE_EXTENTS_MAX >= limit)
-            continue;
-        span = atomic_load(&place->span);
-        if (LAP_OF(span) != LAP(number)) /* being filled, or lost: `lost` tells */
-            continue;
-        walk->unended = span & UNENDED;
-        of = atomic_load(&place->file);
-        walk->writer = atomic_load(&place->writer);
-        walk->extent =
-            (struct store_extent){atomic_load(&place->offset), span & LENGTH_MAX,
-                                  atomic_load(&place->first), atomic_load(&place->last)};
-        walk->time = atomic_load(&place->time);
-        check = atomic_load(&place->check);
-        if (check != check_of(number, of, walk->writer, walk->extent.offset, walk->time) &&
-            LAP_OF(atomic_load(&place->span)) == LAP(number)) {
-            errno = ENODATA;
-            return -1;
-        }
-        if (of == walk->file)
-            return 1;
-    }
-    return 0;
-}
-
-static bool is_version(const struct walk *walk, const struct dyad_base *version)
-{
-    return walk->writer == VERSION && walk->extent.offset == version->size &&
-           walk->extent.first == version->time;
-}
-
-bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                           struct dyad_base *version)
-{
-    struct walk walk = walk_begin(extents, ino, btime);
-    bool found = false;
-
-    while (walk_on(&walk) > 0) {
-        if (walk.writer != VERSION && walk.writer != RESET)
-            continue;
-        found = walk.writer == VERSION;
-        *version = (struct dyad_base){.kind = DYAD_BASE_FROM};
-        if (found) {
-            version->size = walk.extent.offset;
-            version->time = walk.extent.first;
-        }
-    }
-    return found;
-}
-
-/* True if the range that the walk has found is to be in the list. */
-static bool is_wanted(const struct walk *walk, struct filter *filter)
-{
-    if (!walk->extent.last || !is_of(walk->writer, filter))
-        return false;
-    filter->unended |= filter->shows && walk->unended;
-    return !filter->shows || (!walk->unended && walk->extent.last >= filter->newer);
-}
-
-static int list_filtered(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                         const struct dyad_base *since, struct filter *filter,
-                         struct store_extent_list *list)
-{
-    struct walk walk = walk_begin(extents, ino, btime);
-    uint64_t lost, from = btime;
-    bool begun = !since;
-    int rc;
-
-    *list = (struct store_extent_list){0};
-    while ((rc = walk_on(&walk)) > 0) {
-        bool begins = !begun && is_version(&walk, since);
-        if (begins || walk.writer == RESET) {
-            store_extent_list_free(list);
-            begun = begins || !since;
-            from = walk.time;
-        } else if (is_wanted(&walk, filter) &&
-                   store_extent_list_add(list, &walk.extent) < 0) {
-            goto error;
-        }
-    }
-    /* After the walk: what was lost meanwhile counts. */
-    lost = atomic_load(&extents->table->header.lost);
-    if (rc < 0 || !begun || !btime || (lost && lost + CLOCK_SET >= from)) {
-        errno = ENODATA;
-        goto error;
-    }
-    if (store_extent_list_sort(list) == 0)
-        return 0;
-
-error:
-    store_extent_list_free(list);
-    return -1;
-}
-
-int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                       const struct dyad_base *since, uint64_t writer, uint64_t but,
-                       struct store_extent_list *list)
-{
-    struct filter filter = {.writer = writer, .but = but};
-
-    return list_filtered(extents, ino, btime, since, &filter, list);
-}
-
-int store_extents_list_newer(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                             const struct dyad_base *since, uint64_t but, uint64_t newer,
-                             struct store_extent_list *list, bool *unended)
-{
-    struct filter filter = {.but = but, .shows = true, .newer = newer};
-    int rc = list_filtered(extents, ino, btime, since, &filter, list);
-
-    *unended = filter.unended;
-    return rc;
 }

@@ -65,7 +65,13 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
  * mtime): what is recorded from now on are changes of that. */
 void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
                                const struct dyad_base *version);
-/* The last of these. False: there is none, and the record, if any, is of all of the file; *version
+/* The file was that version after `looked` (ns, util_clock_wall_ns()), when nothing that was recorded was on its
+ * way into it from another node (_held()). Then the list can be had since, and until, that version, too:
+ * with what was being written then, which may be in it, or not. */
+void store_extents_add_published(struct store_extents *extents, uint64_t ino,
+                                 uint64_t btime, const struct dyad_base *version,
+                                 uint64_t looked);
+/* The last of store_extents_add_version(). False: there is none, and the record, if any, is of all of the file; *version
  * is as it was, or empty. */
 bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            struct dyad_base *version);
@@ -89,6 +95,10 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
                        const struct dyad_base *since, uint64_t writer, uint64_t but,
                        struct store_extent_list *list);
+/* The same, of all that the file had when it was the version `until`, too, for the first time since. */
+int store_extents_list_until(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             const struct dyad_base *since, const struct dyad_base *until,
+                             struct store_extent_list *list);
 /* What is to be shown to another node: the same, by all but `but`, of what is in the file at `newer`
  * ns or later, by the node's clock, and was not shown here only. *unended: more is about to be
  * written, or was when its writer was killed, and is left out. */

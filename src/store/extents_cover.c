@@ -4,13 +4,12 @@
 #include "store/extents_cover.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of store_extents_cover(). */
 struct cover {
     struct store_extents *extents;
-    uint64_t ino, btime, block;
+    uint64_t ino, btime;
     const struct dyad_base *since;
     int fd;
 };
@@ -31,7 +30,7 @@ static bool is_hole(void *arg, uint64_t offset, uint64_t length)
         bool is = n >= 0 && memcmp(have, zeros, (size_t)n) == 0;
         if (!is && store_extents_list(cover->extents, cover->ino, cover->btime,
                                       cover->since, 0, 0, &list) == 0) {
-            is = store_extent_list_covers(&list, &map, cover->block, NULL, NULL);
+            is = store_extent_list_covers(&list, &map, 0, NULL, NULL);
             store_extent_list_free(&list);
         }
         if (!is)
@@ -45,17 +44,14 @@ static bool is_hole(void *arg, uint64_t offset, uint64_t length)
 bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
                          const struct dyad_base *since, int fd)
 {
-    struct cover cover = {extents, ino, btime, 4096, since, fd};
+    struct cover cover = {extents, ino, btime, since, fd};
     struct store_extent_list map, list = {0};
-    struct stat st;
     bool is;
 
-    if (fstat(fd, &st) < 0 || store_extent_list_of_file(&map, fd) < 0)
+    if (store_extent_list_of_file(&map, fd) < 0)
         return false;
-    if (st.st_blksize > 4096)
-        cover.block = (uint64_t)st.st_blksize;
     is = store_extents_list(extents, ino, btime, since, 0, 0, &list) == 0 &&
-         store_extent_list_covers(&list, &map, cover.block, is_hole, &cover);
+         store_extent_list_covers(&list, &map, since ? since->size : 0, is_hole, &cover);
     store_extent_list_free(&map);
     store_extent_list_free(&list);
     return is;

@@ -9,7 +9,7 @@
 #include "store/extents.h"
 
 /* True if the file's end, and all that it has on its disk, is recorded, since it was that version
- * (NULL: ever), but for the rest of a block and blocks of zeros. fd is open for
+ * (NULL: ever), but for zeros, and for what the version had. fd is open for
  * reading. False: somebody has written past the record, the file system does not tell, or there is
  * no list. */
 bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,

@@ -9,7 +9,7 @@
  * each of them: desc_drop(), wrapper_fd_hold() and wrapper_fd_close() say why each end of
  * a description is seen once. And descriptors can vanish without us: is_same_file().
  */
-#include "wrapper/fd.h"
+#include "wrapper/fd_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,47 +26,22 @@
 #include "wrapper/gate.h"
 #include "wrapper/real.h"
 
-/* Both arrays, descs and the table, are in .bss: untouched pages cost nothing.
- *
- * `refs` 0 is free. SETTLING: the last reference is being given up (desc_drop()). */
-#define NDESCS   65536 /* as many as the marks of a node */
+/* `refs` 0 is free. SETTLING: the last reference is being given up (desc_drop()). */
 #define SETTLING (-1)
 
-struct wrapper_desc {
-    _Atomic int refs;
-    _Atomic bool mapped;               /* by this process, in a way that is not followed */
-    _Atomic bool shared;               /* a fork may have given it to another process */
-    _Atomic bool kept;                 /* scratch of exec_begin */
-    _Atomic bool recorded, unrecorded; /* unrecorded: for good */
-    _Atomic uint64_t range;            /* the number of the last that was recorded ... */
-    _Atomic uint32_t epoch;            /* ... after so many locks */
-    enum engine_role role;
-    _Atomic engine_token token; /* 0: settled already, by exec_begin */
-    dev_t dev;
-    ino_t ino;
-};
-
-_Atomic uint32_t wrapper_fd_table[WRAPPER_FD_MAX];
-
-static struct wrapper_desc descs[NDESCS];
 static _Atomic uint32_t desc_hint;
 static _Atomic int fd_high = -1; /* no tracked descriptor is above */
-
-static struct wrapper_desc *desc_of(uint32_t entry)
-{
-    return entry ? &descs[entry - 1] : NULL;
-}
 
 static struct wrapper_desc *desc_get_free(void)
 {
     uint32_t from = atomic_load_explicit(&desc_hint, memory_order_relaxed);
 
-    for (uint32_t i = 0; i < NDESCS; i++) {
-        struct wrapper_desc *desc = &descs[(from + i) % NDESCS];
+    for (uint32_t i = 0; i < WRAPPER_FD_DESCS; i++) {
+        struct wrapper_desc *desc = &wrapper_fd_descs[(from + i) % WRAPPER_FD_DESCS];
         int free_refs = 0;
         if (atomic_load_explicit(&desc->refs, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong(&desc->refs, &free_refs, 1)) {
-            atomic_store_explicit(&desc_hint, (from + i + 1) % NDESCS,
+            atomic_store_explicit(&desc_hint, (from + i + 1) % WRAPPER_FD_DESCS,
                                   memory_order_relaxed);
             return desc;
         }
@@ -132,11 +107,11 @@ static void set_entry(int fd, struct wrapper_desc *desc)
 
     while (high < fd && !atomic_compare_exchange_weak(&fd_high, &high, fd))
         ;
-    old = atomic_exchange(&wrapper_fd_table[fd], (uint32_t)(desc - descs) + 1);
-    if (fd <= STDERR_FILENO) /* libc writes there by itself */
-        wrapper_fd_unrecord(fd);
+    old = atomic_exchange(&wrapper_fd_table[fd], (uint32_t)(desc - wrapper_fd_descs) + 1);
+    if (fd <= STDERR_FILENO) /* they have a stream */
+        wrapper_fd_unrecord_stream(fd);
     if (old)
-        desc_drop(desc_of(old), -1, NULL, NULL); /* was closed behind our back */
+        desc_drop(wrapper_fd_desc_of(old), -1, NULL, NULL); /* was closed behind our back */
 }
 
 static int add(int fd, engine_token token, enum engine_role role, const struct stat *st)
@@ -149,7 +124,7 @@ static int add(int fd, engine_token token, enum engine_role role, const struct s
             "descriptor %d cannot be followed: more than %d descriptors or %d files are "
             "open for "
             "writing",
-            fd, WRAPPER_FD_MAX, NDESCS);
+            fd, WRAPPER_FD_MAX, WRAPPER_FD_DESCS);
         errno = EMFILE;
         return -1;
     }
@@ -159,6 +134,7 @@ static int add(int fd, engine_token token, enum engine_role role, const struct s
     atomic_store(&desc->recorded, false);
     atomic_store(&desc->unrecorded, !ops || !ops->write_recorded);
     atomic_store(&desc->range, 0);
+    atomic_store(&desc->appends, WRAPPER_FD_UNKNOWN);
     desc->role = role;
     desc->dev = st->st_dev;
     desc->ino = st->st_ino;
@@ -178,7 +154,7 @@ int wrapper_fd_inherit(int fd, engine_token token, enum engine_role role)
     int high = atomic_load(&fd_high);
 
     for (int i = 0; i <= high; i++) {
-        struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[i]));
+        struct wrapper_desc *desc = wrapper_fd_desc(i);
         if (desc && atomic_load(&desc->token) == token)
             return wrapper_fd_give(wrapper_fd_hold(i), fd) < 0 ? -1 : 0;
     }
@@ -191,7 +167,7 @@ int wrapper_fd_inherit(int fd, engine_token token, enum engine_role role)
 struct wrapper_desc *wrapper_fd_hold(int fd)
 {
     uint32_t entry = atomic_load(&wrapper_fd_table[fd]);
-    struct wrapper_desc *desc = desc_of(entry);
+    struct wrapper_desc *desc = wrapper_fd_desc_of(entry);
     int refs;
 
     if (!desc)
@@ -245,7 +221,7 @@ int wrapper_fd_close(int fd, wrapper_closer *closer, void *arg)
     struct wrapper_desc *desc;
 
     wrapper_gate_enter();
-    desc = desc_of(atomic_exchange(&wrapper_fd_table[fd], 0));
+    desc = wrapper_fd_desc_of(atomic_exchange(&wrapper_fd_table[fd], 0));
     return desc ? desc_drop(desc, fd, close_gated, &gated) : close_gated(fd, &gated);
 }
 
@@ -280,7 +256,7 @@ int wrapper_fd_move_aside(int fd)
     set_entry(aside, desc);
     /* fd's own entry goes now, its reference with it: what dup2 puts there is another
      * description. */
-    desc = desc_of(atomic_exchange(&wrapper_fd_table[fd], 0));
+    desc = wrapper_fd_desc_of(atomic_exchange(&wrapper_fd_table[fd], 0));
     if (desc)
         desc_drop(desc, -1, NULL, NULL);
     errno = saved;
@@ -329,131 +305,6 @@ void wrapper_fd_desc_stored(struct wrapper_desc *desc)
         ENGINE_CALL_VOID(ops->write_stored(token));
 }
 
-/* A descriptor that another thread closes in the midst of a write: the range is recorded of
- * another file, or of none, as the write itself is anybody's guess. */
-bool wrapper_fd_recorded(int fd)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops;
-    engine_token token;
-
-    if (!desc || atomic_load_explicit(&desc->unrecorded, memory_order_relaxed))
-        return false;
-    if (atomic_load_explicit(&desc->recorded, memory_order_relaxed))
-        return true;
-    /* Since another node has joined? */
-    ops = wrapper_engine_loaded();
-    token = atomic_load_explicit(&desc->token, memory_order_relaxed);
-    if (!ops || !token || !ops->write_recorded(token))
-        return false;
-    atomic_store(&desc->recorded, true);
-    return true;
-}
-
-/* Locks and unlocks of this process: what was written before one is not of the same time as what is
- * written after it, so it is not the same range. */
-static _Atomic uint32_t locks;
-
-#define HELD_TRIES 3
-
-uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops = wrapper_engine_loaded();
-    engine_token token = desc ? atomic_load(&desc->token) : 0;
-    uint64_t number;
-
-    if (!token || !ops)
-        return 0;
-    if (atomic_load(&desc->epoch) != atomic_load(&locks)) {
-        atomic_store(&desc->epoch, atomic_load(&locks));
-        atomic_store(&desc->range, 0);
-    }
-    number = ops->write_record(token, atomic_load(&desc->range), offset, length);
-    /* Again if it is held anew by then; the second look at the record sees to the rest. */
-    for (int i = 0; i < HELD_TRIES && number && length && ops->write_held(token); i++) {
-        ops->write_record_end(token, number, offset + length, offset);
-        ENGINE_CALL_VOID(ops->write_await(token, fd));
-        number = ops->write_record(token, 0, offset, length);
-    }
-    if (number && length)
-        atomic_store(&desc->range, number);
-    else if (!number)
-        atomic_store(&desc->unrecorded, true);
-    return number;
-}
-
-void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64_t end)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops = wrapper_engine_loaded();
-    engine_token token = desc ? atomic_load(&desc->token) : 0;
-
-    if (token && ops)
-        ops->write_record_end(token, number, planned_end, end);
-}
-
-bool wrapper_fd_joint(int fd)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops;
-    engine_token token;
-
-    if (!desc || atomic_load_explicit(&desc->unrecorded, memory_order_relaxed))
-        return false;
-    ops = wrapper_engine_loaded();
-    token = atomic_load_explicit(&desc->token, memory_order_relaxed);
-    return ops && token && ops->write_joint(token);
-}
-
-bool wrapper_fd_shared(int fd)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops = desc ? wrapper_engine_loaded() : NULL;
-    engine_token token = desc ? atomic_load(&desc->token) : 0;
-
-    return ops && token && ops->write_shared(token);
-}
-
-int wrapper_fd_lock(int fd, uint64_t offset, uint64_t length, enum engine_lock type,
-                    unsigned flags)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops = wrapper_engine_loaded();
-    engine_token token = desc ? atomic_load(&desc->token) : 0;
-    int rc;
-
-    if (!token || !ops) {
-        errno = EBADF;
-        return -1;
-    }
-    atomic_fetch_add(&locks, 1);
-    rc = ENGINE_CALL(ops->write_lock(token, fd, offset, length, type, flags));
-    atomic_fetch_add(&locks, 1);
-    return rc;
-}
-
-int wrapper_fd_show(int fd)
-{
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
-    const struct engine_ops *ops = wrapper_engine_loaded();
-    engine_token token = desc ? atomic_load(&desc->token) : 0;
-
-    return token && ops ? ENGINE_CALL(ops->write_show(token, fd)) : 0;
-}
-
-void wrapper_fd_unrecord(int fd)
-{
-    struct wrapper_desc *desc =
-        wrapper_fd_marked(fd) ? desc_of(atomic_load(&wrapper_fd_table[fd])) : NULL;
-    const struct engine_ops *ops = wrapper_engine_loaded();
-    engine_token token = desc ? atomic_load(&desc->token) : 0;
-
-    if (!token || !ops || atomic_exchange(&desc->unrecorded, true))
-        return;
-    ops->write_unrecord(token);
-}
-
 void wrapper_fd_desc_zero(struct wrapper_desc *desc)
 {
     atomic_store(&desc->refs, 0);
@@ -479,7 +330,7 @@ void wrapper_fd_close_all(unsigned first, unsigned last)
 
 static void look_kept(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
     int flags = REAL(fcntl)(fd, F_GETFD);
 
     (void)arg;
@@ -489,7 +340,7 @@ static void look_kept(int fd, void *arg)
 
 static void clear_kept(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
 
     (void)arg;
     if (desc)
@@ -498,7 +349,7 @@ static void clear_kept(int fd, void *arg)
 
 static void settle_unkept(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
     const struct engine_ops *ops = arg;
     struct engine_closing closing;
     engine_token token;
@@ -534,7 +385,7 @@ void wrapper_fd_exec_begin(void)
 
 static void resume(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
     const struct engine_ops *ops = arg;
 
     if (desc && !atomic_load(&desc->token) && is_same_file(desc, fd))
@@ -553,7 +404,7 @@ void wrapper_fd_exec_failed(void)
 
 static void zero_refs(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
 
     (void)arg;
     atomic_store(&desc->refs, 0);
@@ -561,7 +412,7 @@ static void zero_refs(int fd, void *arg)
 
 static void count_ref(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
 
     (void)arg;
     atomic_fetch_add(&desc->refs, 1);
@@ -569,7 +420,7 @@ static void count_ref(int fd, void *arg)
 
 static void share(int fd, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
 
     (void)arg;
     if (desc)

@@ -3,8 +3,8 @@
  *
  * A descriptor that is not in the table costs a load, one that is a look at its mark, which says
  * whether another node writes the file, too. Then the engine is asked before the real call. So it
- * is for the length of the file, and before it is mapped; what is read by way of a map later, by a
- * stream, or by libc itself, is what this node has by then.
+ * is for the length of the file, and before it is mapped; what is read by way of a map later is what
+ * this node has by then.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -14,6 +14,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/real.h"
+#include "wrapper/stream.h"
 
 #define SHOWN(fd, call)                                                         \
     do {                                                                        \
@@ -114,4 +115,21 @@ off64_t wrapped_lseek64(int fd, off64_t offset, int whence)
 off_t wrapped___lseek(int fd, off_t offset, int whence)
 {
     SOUGHT(fd, whence, REAL(__lseek)(fd, offset, whence));
+}
+
+/* --- of streams --- */
+
+ssize_t wrapper_stream_read(FILE *stream, void *data, ssize_t len)
+{
+    SHOWN(stream->_fileno, wrapper_stream_real_read(stream, data, len));
+}
+
+off64_t wrapper_stream_seek(FILE *stream, off64_t offset, int whence)
+{
+    SOUGHT(stream->_fileno, whence, wrapper_stream_real_seek(stream, offset, whence));
+}
+
+int wrapper_stream_stat(FILE *stream, void *st)
+{
+    SHOWN(stream->_fileno, wrapper_stream_real_stat(stream, st));
 }

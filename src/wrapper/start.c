@@ -29,6 +29,7 @@
 #include "wrapper/member_thread.h"
 #include "wrapper/path_find.h"
 #include "wrapper/real.h"
+#include "wrapper/stream.h"
 #include "util/env.h"
 
 #define GDS "PMIX_MCA_gds"
@@ -290,6 +291,9 @@ int wrapped___libc_start_main(int (*main)(int, char **, char **), int argc, char
 {
     /* WRAPPER_ON here: our constructor has run. */
     if (wrapper_active()) {
+        wrapper_streams_begin(
+            &(struct wrapper_streams){wrapper_stream_read, wrapper_stream_write,
+                                      wrapper_stream_seek, wrapper_stream_stat});
         program_main = main;
         main = main_with_member;
         if (rtld_fini) {

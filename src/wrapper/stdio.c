@@ -104,7 +104,7 @@ static FILE *do_fopen(const char *path, const char *mode, wrapper_fn_fopen *real
         return real_fopen(o.path, mode);
     if (wrapper_open(&opener) < 0)
         return NULL;
-    wrapper_fd_unrecord(fileno_unlocked(o.stream)); /* libc writes by itself */
+    wrapper_fd_unrecord_stream(fileno_unlocked(o.stream));
     return o.stream;
 }
 
@@ -176,7 +176,7 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
         error = errno;
     errno = saved;
     if (managed && !error && wrapper_open_writes(opener.flags)) {
-        wrapper_fd_unrecord(wrapper_open(&opener));
+        wrapper_fd_unrecord_stream(wrapper_open(&opener));
     } else {
         if (error) /* it closes, and fails: what is there may be half written */
             o.path = "";
@@ -250,9 +250,13 @@ int wrapped_pclose(FILE *stream)
 /* The descriptor is in the table already; what closes the stream takes it out. */
 FILE *wrapped_fdopen(int fd, const char *mode)
 {
+    FILE *stream;
+
     if (mode && strpbrk(mode, "wa+") && wrapper_tracks(fd))
-        wrapper_fd_unrecord(fd);
-    return REAL(fdopen)(fd, mode);
+        wrapper_fd_unrecord_stream(fd);
+    stream = REAL(fdopen)(fd, mode);
+    wrapper_fd_flags_changed(fd); /* "a": O_APPEND */
+    return stream;
 }
 
 /* glibc's flushes, and closes no descriptor. */

@@ -19,6 +19,7 @@
 
 #include "engine/core/completion.h"
 #include "engine/core/module.h"
+#include "store/extents.h"
 #include "store/fetch.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
@@ -74,6 +75,43 @@ bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
         st.st_ino = 0;
     util_fd_close(fd);
     return store_marks_dirty(dmd->marks, upath, st.st_ino, 0, info);
+}
+
+/* What is found here; or, if others here have changed it, what they had found. */
+static struct dyad_base found(const struct member_dmd *dmd, const char *upath)
+{
+    int fd = store_fetch_open_named(dmd->dir, upath, O_PATH | O_NOFOLLOW);
+    struct dyad_base base = {.kind = DYAD_BASE_NONE};
+    struct store_mark_info info;
+    struct store_identity id;
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
+        util_fd_close(fd);
+        return base;
+    }
+    util_fd_close(fd);
+    if (!store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info))
+        return (struct dyad_base){.kind = DYAD_BASE_FROM,
+                                  .size = (uint64_t)st.st_size,
+                                  .time = (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC +
+                                          (uint64_t)st.st_mtim.tv_nsec};
+    if (dmd->extents && store_marks_recorded(dmd->marks, 0, id.ino, id.btime)) {
+        store_extents_version(dmd->extents, id.ino, id.btime, &base);
+        base.kind = DYAD_BASE_FROM;
+        base.stays = true;
+    }
+    return base;
+}
+
+int joined_writers_begin(struct member *member, enum engine_role role, const char *upath,
+                         bool newest, dht_writing_fn fn, void *arg)
+{
+    struct dyad_base base = found(&member->dmd[role], upath);
+
+    base.stays |= !newest;
+
+    return dht_node_writing_from(member->dht, upath, &base, util_clock_now(), fn, arg);
 }
 
 void joined_writers_opened(struct member *member, const char *upath)

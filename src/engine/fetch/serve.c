@@ -146,8 +146,9 @@ static int read_chunk(struct served *s)
     return rc;
 }
 
-/* True if processes have it open, or are about to, who record what they write (MPI_File_open),
- * and have not written since it was published: another one that opens it with them needs it. */
+/* True if processes have it open, or are about to, who record what they write, and have not
+ * written since it was published, or only behind its end (O_APPEND): another one that opens it with
+ * them needs it. */
 static bool is_unwritten(const struct served *s)
 {
     const struct store_record *record = &s->record;
@@ -155,18 +156,21 @@ static bool is_unwritten(const struct served *s)
     const struct dyad_entry *entry = &record->entry;
     const struct dyad_base version = dht_base_from(entry);
     struct store_extent_list list;
+    struct stat st;
     bool is;
 
     if (!s->dmd->extents || !S_ISREG(entry->mode) ||
         !store_marks_recorded(s->dmd->marks, 0, id->ino, id->btime))
         return false;
-    is = store_marks_all_begin(s->dmd->marks, id->ino, id->btime);
-    if (!is && store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0,
-                                  &list) == 0) {
-        is = list.n + list.ncuts == 0;
-        store_extent_list_free(&list);
-    }
-    return is && local_file_is_same(s->dmd, record);
+    if (store_marks_all_begin(s->dmd->marks, id->ino, id->btime) &&
+        local_file_is_same(s->dmd, record))
+        return true;
+    if (store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
+        return false;
+    is = list.ncuts == 0 && (list.n == 0 || list.extent[0].offset >= entry->size);
+    store_extent_list_free(&list);
+    return is && store_dir_stat(s->dmd->dir, s->upath, &st) == 0 && st.st_ino == id->ino &&
+           (uint64_t)st.st_size >= entry->size;
 }
 
 static bool is_as_published(const struct served *s)

@@ -5,7 +5,9 @@
  * order, so that of two that want the same bytes one has them at all nodes.
  *
  *   state    until                                    then
- *   WHO      the homes have said who writes the file  ASKED the first
+ *   WHO      the homes have said who writes the file  ASKED the first; one of them is not
+ *                                                     known yet: MEETS
+ *   MEETS    that one has answered for the first time WHO
  *   ASKED    a node has locked its file               the next; the last: over
  *
  * Of two processes the one whose open was the later one knows the other's node, asks that, too, and
@@ -21,44 +23,31 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "engine/core/module.h"
 #include "engine/publish/lock_nodes.h"
 #include "engine/publish/lock_ranges.h"
+#include "engine/publish/locked.h"
 #include "engine/publish/locks_held.h"
 #include "util/clock.h"
-#include "util/fd_close.h"
 #include "util/log.h"
 
 #define SAY_AFTER (10 * UTIL_NSEC_PER_SEC)
 
-/* What a process of this rank has locked. */
-struct locked {
-    struct locked *prev, *next; /* utlist */
-    struct member *member;
-    pid_t pid;
-    int pidfd;
-    struct net_watch *watch; /* NULL: of this process */
-    struct lock_ranges ranges;
-    struct lock_nodes asked; /* for any of them */
-    char upath[];
-};
-
 struct locks_op {
     struct locks_op *prev, *next; /* utlist */
     struct member *member;
-    pid_t pid;
+    uint64_t owner;
     struct lock_range range;
     uint8_t flags;
     uint64_t id;
     struct lock_nodes nodes;
-    unsigned at; /* which of them is asked */
+    unsigned at;    /* which of them is asked */
+    uint32_t meets; /* MEETS: that rank; else DYAD_RANK_NONE */
     bool again; /* it could not be asked, and the homes say once more who writes the file */
-    bool looking; /* WHO, or it is queued or posted: called with it later */
+    bool looking; /* WHO, MEETS, or it is queued or posted: called with it later */
     bool queued;  /* another thread of the process asks for some of these bytes */
     bool posted;  /* begin_queued() */
     struct net_post post;
@@ -73,27 +62,9 @@ struct locks {
     struct locks_op *ops;
 };
 
-static struct locked *find(struct member *member, const char *upath, pid_t pid)
+static struct locked *find(struct member *member, const char *upath, uint64_t owner)
 {
-    struct locked *locked;
-
-    DL_FOREACH(OWN(member, locks)->locked, locked)
-    {
-        if (locked->pid == pid && strcmp(locked->upath, upath) == 0)
-            break;
-    }
-    return locked;
-}
-
-static void locked_free(struct locked *locked)
-{
-    DL_DELETE(OWN(locked->member, locks)->locked, locked);
-    if (locked->watch)
-        net_watch_destroy(locked->watch);
-    util_fd_close(locked->pidfd);
-    lock_ranges_free(&locked->ranges);
-    lock_nodes_free(&locked->asked);
-    free(locked);
+    return locked_find(OWN(member, locks)->locked, upath, owner);
 }
 
 /* --- what is asked of one node --- */
@@ -102,7 +73,7 @@ static void answered(struct member *member, uint32_t rank, uint64_t id, int stat
 
 /* 0 or -1. With NET_LOCK_FORGET there is no answer. */
 static int ask(struct member *member, uint32_t rank, uint64_t id, const char *upath,
-               pid_t pid, const struct lock_range *range, uint8_t flags)
+               uint64_t owner, const struct lock_range *range, uint8_t flags)
 {
     struct net_msg msg = {.type = NET_MSG_LOCK,
                           .flags = flags,
@@ -110,7 +81,7 @@ static int ask(struct member *member, uint32_t rank, uint64_t id, const char *up
                           .entry.upath = upath,
                           .offset = range->begin,
                           .length = range->end - range->begin,
-                          .mark = (uint64_t)pid};
+                          .mark = owner};
     struct locks_request request = {.rank = rank,
                                     .id = id,
                                     .owner = msg.mark,
@@ -125,48 +96,15 @@ static int ask(struct member *member, uint32_t rank, uint64_t id, const char *up
     return 0;
 }
 
-static const struct lock_range all = {.end = STORE_LOCKS_END};
+static const struct lock_range all = {.end = STORE_LOCK_APPEND + 1};
 
 /* Its process has ended. */
 static void give_up(struct locked *locked)
 {
     for (unsigned i = 0; i < locked->asked.n; i++)
-        ask(locked->member, locked->asked.rank[i], 0, locked->upath, locked->pid, &all,
+        ask(locked->member, locked->asked.rank[i], 0, locked->upath, locked->owner, &all,
             NET_LOCK_FORGET);
-    locked_free(locked);
-}
-
-static void process_ended(void *arg, int fd, uint32_t events)
-{
-    (void)fd;
-    (void)events;
-    give_up(arg);
-}
-
-/* --- what a process holds --- */
-
-static struct locked *locked_get(struct member *member, const char *upath, pid_t pid)
-{
-    struct locked *locked = find(member, upath, pid);
-
-    if (locked || !(locked = calloc(1, sizeof(*locked) + strlen(upath) + 1)))
-        return locked;
-    locked->member = member;
-    locked->pid = pid;
-    locked->pidfd = -1;
-    strcpy(locked->upath, upath);
-    DL_APPEND(OWN(member, locks)->locked, locked);
-    if (pid != getpid()) {
-        locked->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        locked->watch = locked->pidfd < 0 ? NULL
-                                          : net_loop_watch(member->loop, locked->pidfd,
-                                                           EPOLLIN, process_ended, locked);
-        if (!locked->watch) { /* it has ended */
-            locked_free(locked);
-            return NULL;
-        }
-    }
-    return locked;
+    locked_free(&OWN(locked->member, locks)->locked, locked);
 }
 
 /* --- a request --- */
@@ -184,7 +122,7 @@ static void begin_queued(void *arg);
 
 static bool is_beside(const struct locks_op *a, const struct locks_op *b)
 {
-    return a != b && a->pid == b->pid && strcmp(a->upath, b->upath) == 0;
+    return a != b && a->owner == b->owner && strcmp(a->upath, b->upath) == 0;
 }
 
 /* It is over: one of its process that has waited for that may begin. */
@@ -218,7 +156,7 @@ static void undo(struct locks_op *op, unsigned n)
     if (op->range.type == NET_LOCK_NONE || (op->flags & NET_LOCK_TEST))
         return;
     for (unsigned i = 0; i < n && i < op->nodes.n; i++)
-        ask(op->member, op->nodes.rank[i], op->id, op->upath, op->pid, &op->range,
+        ask(op->member, op->nodes.rank[i], op->id, op->upath, op->owner, &op->range,
             NET_LOCK_FORGET);
 }
 
@@ -262,7 +200,7 @@ static bool asks_beside(const struct locks_op *op)
 /* 0: its process has that lock; ENOLCK, logged: another one of some of these bytes; or NOT_HELD. */
 static int held_already(const struct locks_op *op)
 {
-    const struct locked *locked = find(op->member, op->upath, op->pid);
+    const struct locked *locked = find(op->member, op->upath, op->owner);
     bool same;
 
     if (!locked || !lock_ranges_meet(&locked->ranges, &op->range, &same))
@@ -287,12 +225,12 @@ static void succeed(struct locks_op *op)
     }
     if (op->range.type == NET_LOCK_NONE) {
         if (op->range.begin == all.begin && op->range.end == all.end && is_alone(op) &&
-            (locked = find(member, op->upath, op->pid)) && !locked->ranges.n)
-            locked_free(locked);
+            (locked = find(member, op->upath, op->owner)) && !locked->ranges.n)
+            locked_free(&OWN(member, locks)->locked, locked);
         end(op, 0);
         return;
     }
-    locked = find(member, op->upath, op->pid);
+    locked = find(member, op->upath, op->owner);
     if (!locked || lock_ranges_add(&locked->ranges, &op->range) < 0)
         refuse(op, "no memory, or its process has ended");
     else
@@ -316,15 +254,15 @@ static void ask_anew(struct locks_op *op)
 
 static void ask_next(struct locks_op *op)
 {
-    struct locked *locked = find(op->member, op->upath, op->pid);
+    struct locked *locked = find(op->member, op->upath, op->owner);
 
     for (; op->at < op->nodes.n; op->at++) {
         if (!locked || lock_nodes_add(&locked->asked, op->nodes.rank[op->at]) < 0) {
             refuse(op, "no memory, or its process has ended");
             return;
         }
-        if (ask(op->member, op->nodes.rank[op->at], op->id, op->upath, op->pid, &op->range,
-                op->flags) == 0)
+        if (ask(op->member, op->nodes.rank[op->at], op->id, op->upath, op->owner,
+                &op->range, op->flags) == 0)
             return;
         if (op->range.type != NET_LOCK_NONE) {
             ask_anew(op);
@@ -375,18 +313,37 @@ static bool locked_received(struct member *member, const struct net_msg *msg,
     return true;
 }
 
+/* False: all are known. On which node it is, and with what storage, a rank tells when it is spoken to. */
+static bool is_to_meet(struct locks_op *op, const uint32_t *ranks, unsigned n)
+{
+    struct member *member = op->member;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (ranks[i] == member->self.rank || net_worker_peer(member->worker, ranks[i]))
+            continue;
+        op->meets = ranks[i];
+        op->looking = true;
+        return ask(member, ranks[i], op->id, op->upath, op->owner, &op->range,
+                   NET_LOCK_FORGET) == 0;
+    }
+    return false;
+}
+
 static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *ranks,
-                         unsigned n)
+                         unsigned n, const struct dyad_base *root)
 {
     struct locks_op *op = arg;
 
     (void)owner;
+    (void)root;
     op->looking = false;
     if (!op->fn)
         op_over(op);
     else if (status)
         refuse(op, status == EOWNERDEAD ? "a rank that has written it is dead"
                                         : strerror(status));
+    else if (is_to_meet(op, ranks, n))
+        return;
     else if (lock_nodes_choose(&op->nodes, op->member, ranks, n) < 0)
         refuse(op, "a rank that writes it cannot be reached");
     else
@@ -397,6 +354,7 @@ static int who(struct locks_op *op)
 {
     op->at = 0;
     op->nodes.n = 0;
+    op->meets = DYAD_RANK_NONE;
     op->id = op->member->next_id += 2;
     op->looking = true;
     return dht_node_who_writes(op->member->dht, op->upath, who_answered, op);
@@ -407,8 +365,8 @@ static void say(void *arg)
     const struct locks_op *op = arg;
 
     log_warn(
-        "process %d waits for a lock of \"%s\" that another process has%s%s", (int)op->pid,
-        op->upath, op->at < op->nodes.n ? ", by way of " : "",
+        "process %d waits for a lock of \"%s\" that another process has%s%s",
+        (int)(pid_t)op->owner, op->upath, op->at < op->nodes.n ? ", by way of " : "",
         op->at < op->nodes.n ? member_describe(op->member, op->nodes.rank[op->at]) : "");
 }
 
@@ -458,18 +416,19 @@ static void begin_anew_beside(const struct locks_op *op)
     }
 }
 
-struct locks_op *locks_start(struct member *member, const struct net_msg *asked, pid_t pid,
-                             void (*fn)(void *arg, int status), void *arg)
+struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
+                             uint64_t owner, void (*fn)(void *arg, int status), void *arg)
 {
     const char *upath = asked->entry.upath;
     uint8_t flags = asked->flags;
-    struct locked *locked = find(member, upath, pid);
+    struct locked *locked = find(member, upath, owner);
     struct locks_op *op = calloc(1, sizeof(*op) + strlen(upath) + 1);
 
     if (!op)
         return NULL;
     op->member = member;
-    op->pid = pid;
+    op->owner = owner;
+    op->meets = DYAD_RANK_NONE;
     op->range = (struct lock_range){asked->offset, asked->offset + asked->length,
                                     flags & NET_LOCK_TYPE};
     op->flags = flags;
@@ -492,8 +451,9 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
         net_loop_post(member->loop, &op->post, unlock, op);
         return op;
     }
-    if (!locked && !locked_get(member, upath, pid)) {
-        log_error("\"%s\" cannot be locked for process %d: %m", upath, (int)pid);
+    if (!locked &&
+        !locked_get(&OWN(member, locks)->locked, member, upath, owner, give_up)) {
+        log_error("\"%s\" cannot be locked for process %d: %m", upath, (int)(pid_t)owner);
         errno = ENOLCK;
         goto end;
     }
@@ -538,6 +498,31 @@ static struct locks_op *op_at(struct member *member, uint32_t rank)
     return op;
 }
 
+/* The rank that was to be met has answered, or cannot. */
+static void meet(struct member *member, uint32_t rank, bool there)
+{
+    struct locks_op *op, *tmp;
+
+    DL_FOREACH_SAFE(OWN(member, locks)->ops, op, tmp)
+    {
+        if (op->meets != rank)
+            continue;
+        op->meets = DYAD_RANK_NONE;
+        op->looking = false;
+        if (!op->fn)
+            op_over(op);
+        else if (!there)
+            refuse(op, "a rank that writes it cannot be reached");
+        else if (who(op) < 0)
+            end(op, ENOLCK);
+    }
+}
+
+static void peer_up(struct member *member, const struct net_peer *peer)
+{
+    meet(member, peer->rank, true);
+}
+
 /* A request or its answer may be lost. What is locked is asked for anew, of those who write it then:
  * who has ended in order does no more, who died has not ended it. What is given up by one that lives
  * is given up once more. */
@@ -545,6 +530,7 @@ static void peer_down(struct member *member, uint32_t rank)
 {
     struct locks_op *op;
 
+    meet(member, rank, false);
     while ((op = op_at(member, rank))) {
         if (op->range.type == NET_LOCK_NONE) {
             op->looking = true;
@@ -579,12 +565,13 @@ static void stop(struct member *member)
     while (locks->ops)
         op_free(locks->ops);
     while (locks->locked)
-        locked_free(locks->locked);
+        locked_free(&locks->locked, locks->locked);
 }
 
 const struct member_module locks_module = {
     .own = MODULE_OWN(locks),
     .messages = (const struct member_message[]){{NET_MSG_LOCKED, locked_received}, {0}},
+    .peer_up = peer_up,
     .peer_down = peer_down,
     .rank_changed = rank_changed,
     .stop = stop,

@@ -83,7 +83,7 @@ static int parse(const struct pieces_apply *apply, struct pieces *pieces)
             goto bad;
         piece_get(pieces->data + at, &extent);
         at += PIECE_HEAD;
-        if (extent.length > pieces->size - at ||
+        if ((extent.length > pieces->size - at && !apply->history) ||
             extent.offset > INT64_MAX - extent.length ||
             (extent.length && (extent.offset < end || ncuts)))
             goto bad;
@@ -94,7 +94,7 @@ static int parse(const struct pieces_apply *apply, struct pieces *pieces)
             end = extent.offset + extent.length;
         else
             ncuts++;
-        at += (size_t)extent.length;
+        at += apply->history ? 0 : (size_t)extent.length;
     }
     list->n -= ncuts;
     list->ncuts = ncuts;
@@ -131,13 +131,14 @@ static const struct dyad_base *begins(const struct pieces_apply *apply,
 
 /* 0 or -1: EBUSY: there is no record; ESTALE. What is written while it is read is in the later lists, if
  * in any; so nothing is decided upon and then missed. */
-static int ours_read(const struct pieces_apply *apply, struct ours *ours)
+static int ours_read(struct pieces_apply *apply, struct ours *ours)
 {
     struct store_extents *extents = apply->dmd->extents;
     uint64_t ino = apply->identity.ino, btime = apply->identity.btime;
     struct dyad_base base;
     uint64_t theirs = pieces_writer(apply->storage);
     const struct dyad_base *since = begins(apply, &base);
+    int error;
 
     *ours = (struct ours){0};
     if (store_marks_recorded(apply->dmd->marks, 0, ino, btime) &&
@@ -147,12 +148,19 @@ static int ours_read(const struct pieces_apply *apply, struct ours *ours)
         store_extents_list(extents, ino, btime, since, theirs, 0, &ours->sent) == 0 &&
         store_extents_list(extents, ino, btime, since, 0, 0, &ours->all) == 0)
         return 0;
+    log_debug("\"%s\" is not known to have been of %llu bytes, changed at %llu",
+              apply->upath, (unsigned long long)apply->base.size,
+              (unsigned long long)apply->base.time);
     ours_free(ours);
     errno = store_extents_list(extents, ino, btime, NULL, 0, 0, &ours->all) == 0 &&
                     !ours->all.n && !ours->all.ncuts
                 ? ESTALE /* a copy, since a moment ago */
                 : EBUSY;
+    error = errno;
     store_extent_list_free(&ours->all);
+    if (error == EBUSY && store_extents_version(extents, ino, btime, &base))
+        apply->met = (struct store_extent){.offset = base.size, .length = base.time};
+    errno = error;
     return -1;
 }
 
@@ -410,8 +418,8 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
 
 static int record(const struct pieces_apply *apply, const struct store_extent_list *list)
 {
-    uint64_t writer =
-        pieces_writer(apply->storage) | (apply->shown ? STORE_EXTENTS_SHOWN : 0);
+    uint64_t writer = pieces_writer(apply->storage) |
+                      (apply->shown && !apply->history ? STORE_EXTENTS_SHOWN : 0);
 
     for (size_t i = 0; i < list->n + list->ncuts; i++) {
         if (!store_extents_add_other(apply->dmd->extents, apply->identity.ino,
@@ -439,17 +447,60 @@ static bool has_met(struct pieces_apply *apply, const struct ours *ours,
            store_extent_list_changed(&ours->local, &now->local, &cut, false, &apply->met);
 }
 
-static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
+/* Our file is a copy of a version that has them, of which nothing is known yet, unless another open here was
+ * quicker. From now on it is one that has been their version `base`, with which their writers began. */
+static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_list *list)
+{
+    const struct store_identity *id = &apply->identity;
+    struct store_extents *extents = apply->dmd->extents;
+    struct store_extent_list all;
+    bool empty = !apply->base.size && !apply->base.time, has;
+    struct dyad_base version;
+    struct stat st;
+
+    if (fstat(fd, &st) < 0 ||
+        store_extents_list(extents, id->ino, id->btime, NULL, 0, 0, &all) < 0)
+        return -1;
+    has = all.n || all.ncuts;
+    store_extent_list_free(&all);
+    if (has && !empty &&
+        store_extents_list(extents, id->ino, id->btime, &apply->base, 0, 0, &all) < 0)
+        return -1;
+    if (has && !empty)
+        store_extent_list_free(&all);
+    if (has)
+        return 0;
+    store_extents_add_version(extents, id->ino, id->btime, &apply->base);
+    version = (struct dyad_base){.kind = DYAD_BASE_FROM,
+                                 .size = (uint64_t)st.st_size,
+                                 .time = (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC +
+                                         (uint64_t)st.st_mtim.tv_nsec};
+    /* What was being written when that was published may lie behind its end. */
+    while (list->n && list->extent[list->n - 1].offset >= version.size)
+        store_extent_list_drop_last(list);
+    if (list->n && end_of(list) > version.size)
+        list->extent[list->n - 1].length = version.size - list->extent[list->n - 1].offset;
+    if (record(apply, list) < 0)
+        return -1;
+    store_extents_add_published(extents, id->ino, id->btime, &version,
+                                util_clock_wall_ns());
+    return 0;
+}
+
+static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
 {
     const struct store_identity *id = &apply->identity;
     struct dyad_base base;
     struct ours ours, now;
     int rc;
 
+    if (apply->history)
+        return adopt(apply, fd, &pieces->list);
     if (ours_read(apply, &ours) < 0)
         return -1;
-    if (!apply->base.size && !store_extents_cover(apply->dmd->extents, id->ino, id->btime,
-                                                  begins(apply, &base), fd)) {
+    if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, begins(apply, &base),
+                             fd)) {
+        log_debug("not all of \"%s\" is on record", apply->upath);
         errno =
             ours.all.n || ours.all.ncuts ? EBUSY : ESTALE; /* a copy, since a moment ago */
         ours_free(&ours);
@@ -474,9 +525,9 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 
 /* The other one's bytes are in the file, or ours are, before the next one looks. A child that was
  * forked meanwhile has the description, too: the lock is given up. */
-static int put_alone(struct pieces_apply *apply, int fd, const struct pieces *pieces)
+static int put_alone(struct pieces_apply *apply, int fd, struct pieces *pieces)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCK_PIECES, .l_len = 1};
     struct store_extents *extents = apply->dmd->extents;
     int rc, saved;
 

@@ -16,6 +16,7 @@ struct pieces_apply {
     struct store_identity identity;       /* of our file */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
     bool shown;            /* for a read here: they are not published with our file */
+    bool history;          /* they are in our file already, and have no bytes */
     struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
     int fd;                /* of a file that has the pieces (pieces.h); */
     uint64_t size;         /* bytes of that */
@@ -24,7 +25,8 @@ struct pieces_apply {
 };
 
 /* Put them in, and into the record. 0, or an errno value: EEXIST: who wrote `met` last is not
- * known; EBUSY: there is no record of what was written here; ENOENT: our file is gone; ESTALE: another one
+ * known; EBUSY: there is no record of what was written here, or not since `base`: then `met` has the size and
+ * mtime of the version since which there is; ENOENT: our file is gone; ESTALE: another one
  * has come in its place. For a
  * pool thread: it blocks. */
 int pieces_apply(struct pieces_apply *apply);

@@ -22,11 +22,11 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
+#include "engine/publish/peer_clock.h"
 #include "engine/publish/pieces.h"
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
@@ -37,24 +37,9 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define CHUNK (1u << 20)
-/* The quickest of so many answers count, and of more until the clock is known to CLOCK_NARROW ns. */
-#define CLOCK_ASKS     16u
-#define CLOCK_ASKS_MAX 64u
-#define CLOCK_NARROW   50000
-#define CLOCK_STEP     1000 /* ns, of util_clock_wall() */
-#define CLOCK_KEPT     (10 * UTIL_NSEC_PER_SEC)
-
+#define CHUNK          (1u << 20)
 #define UNENDED_PAUSE  100000 /* ns */
 #define UNENDED_PAUSES 10000  /* of them: a second */
-
-/* By how much another rank's clock is ahead of ours, ns. */
-struct clock {
-    UT_hash_handle hh;
-    uint32_t rank;
-    uint64_t when; /* it was measured */
-    int64_t min, max;
-};
 
 struct sending {
     struct engine_io io;
@@ -78,14 +63,14 @@ struct sending {
     bool reading, in_worker, answered;
     int status; /* the answer */
     struct store_extent met;
-    unsigned clock_asks; /* CLOCK: that are left; ... */
-    int64_t asked;       /* ... when that was, ns */
-    struct clock clock;  /* the taker's */
+    bool rebased; /* the taker's file was never `base`, and has said which version it was */
+    bool clock_asked;        /* CLOCK */
+    struct peer_clock clock; /* the taker's */
 };
 
 struct pieces_sent {
     struct sending *sendings;
-    struct clock *clocks; /* uthash, by rank */
+    struct peer_clock *clocks;
 };
 
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
@@ -132,12 +117,27 @@ static int list_to_show(const struct sending *s, struct store_extent_list *list)
                                      s->base.time ? &s->base : NULL, s->out.but,
                                      s->out.newer, list, &unended) < 0)
             return -1;
+        /* What another node has given may be on its way into the file. */
+        unended |= store_extents_held(s->out.dmd->extents, id->ino, id->btime);
         if (i == UNENDED_PAUSES)
             break;
         if (unended)
             nanosleep(&pause, NULL);
     }
     return 0;
+}
+
+/* True if the file of this node was that version once. */
+static bool has_been(const struct sending *s, const struct dyad_base *base)
+{
+    const struct store_identity *id = &s->out.identity;
+    struct store_extent_list list;
+
+    if (base->kind != DYAD_BASE_FROM || !base->time ||
+        store_extents_list(s->out.dmd->extents, id->ino, id->btime, base, 0, 0, &list) < 0)
+        return false;
+    store_extent_list_free(&list);
+    return true;
 }
 
 static int open_file(struct sending *s)
@@ -154,14 +154,21 @@ static int open_file(struct sending *s)
         return -1;
     }
     s->base = (struct dyad_base){.kind = DYAD_BASE_FROM};
-    if (store_extents_version(extents, id->ino, id->btime, &s->base))
+    if (s->out.history || has_been(s, &s->out.base))
+        s->base = s->out.base;
+    else
+        store_extents_version(extents, id->ino, id->btime, &s->base);
+    if (s->base.size || s->base.time)
         since = &s->base;
-    if (!s->base.size && !store_extents_cover(extents, id->ino, id->btime, since, s->fd)) {
+    if (!store_extents_cover(extents, id->ino, id->btime, since, s->fd)) {
         errno = ENODATA;
         return -1;
     }
     store_extent_list_free(&s->others);
     store_extent_list_free(&s->list);
+    if (s->out.history)
+        return store_extents_list_until(extents, id->ino, id->btime, since, &s->out.until,
+                                        &s->list);
     if (!s->out.mark)
         return list_to_show(s, &s->list);
     return list_of(s, 0, s->out.mark, &s->others) < 0
@@ -178,6 +185,17 @@ static bool is_cut(const struct sending *s, const struct store_extent *extent)
            extent->offset <= (uint64_t)st.st_size;
 }
 
+/* A write that has not ended may be planned to go far beyond it. */
+static uint64_t end_in_file(const struct sending *s, const struct store_extent *extent)
+{
+    uint64_t end = extent->offset + extent->length;
+    struct stat st;
+
+    if (fstat(s->fd, &st) < 0 || (uint64_t)st.st_size <= extent->offset)
+        return extent->offset;
+    return end < (uint64_t)st.st_size ? end : (uint64_t)st.st_size;
+}
+
 /* The next piece, or the next part of it, into the chunk. 1: it is full; 0; -1. */
 static int read_piece(struct sending *s)
 {
@@ -189,6 +207,15 @@ static int read_piece(struct sending *s)
     if (room <= PIECE_HEAD)
         return 1;
     room -= PIECE_HEAD;
+    if (s->out.history) {
+        piece.length = end_in_file(s, extent) - extent->offset;
+        if (piece.length || !extent->length) {
+            piece_put(s->data + s->len, &piece);
+            s->len += PIECE_HEAD;
+        }
+        s->at++;
+        return 0;
+    }
     if (left > room)
         left = room;
     while (got < left) {
@@ -324,77 +351,17 @@ static void ask_clock(struct sending *s)
     struct net_msg msg = {.flags = NET_PIECES_CLOCK};
 
     s->answered = false;
-    s->asked = (int64_t)util_clock_wall_ns();
+    peer_clock_ask(&s->clock);
     send_message(s, &msg, NULL);
-}
-
-/* The taker's clock said `theirs` between the question and now. */
-static void clock_told(struct sending *s, int64_t theirs)
-{
-    int64_t least = theirs - (int64_t)util_clock_wall_ns() - CLOCK_STEP,
-            most = theirs - s->asked + CLOCK_STEP;
-
-    if (least > s->clock.min)
-        s->clock.min = least;
-    if (most < s->clock.max)
-        s->clock.max = most;
-}
-
-/* On a machine that is busy each answer may be late. */
-static bool is_measured(const struct sending *s)
-{
-    return CLOCK_ASKS_MAX - s->clock_asks >= CLOCK_ASKS &&
-           s->clock.max - s->clock.min <= CLOCK_NARROW;
-}
-
-static struct clock *clock_find(struct member *member, uint32_t rank)
-{
-    struct clock *clock;
-
-    HASH_FIND(hh, OWN(member, pieces_sent)->clocks, &rank, sizeof(rank), clock);
-    return clock;
-}
-
-static void clock_forget(struct member *member, uint32_t rank)
-{
-    struct clock *clock = clock_find(member, rank);
-
-    if (!clock)
-        return;
-    HASH_DEL(OWN(member, pieces_sent)->clocks, clock);
-    free(clock);
-}
-
-/* Without memory it is measured again the next time. */
-static void clock_keep(struct member *member, const struct clock *measured)
-{
-    struct clock *clock;
-
-    clock_forget(member, measured->rank);
-    if (!(clock = malloc(sizeof(*clock))))
-        return;
-    *clock = *measured;
-    clock->when = util_clock_now();
-    HASH_ADD(hh, OWN(member, pieces_sent)->clocks, rank, sizeof(clock->rank), clock);
-    if (!clock->hh.tbl)
-        free(clock);
 }
 
 static void begin(struct sending *s)
 {
-    const struct clock *known = clock_find(s->member, s->out.rank);
-
-    uint64_t age = known ? util_clock_now() - known->when : 0;
-
-    if (known && age < CLOCK_KEPT) {
-        s->clock = *known;
-        s->clock.min -= (int64_t)(age / PIECE_DRIFT);
-        s->clock.max += (int64_t)(age / PIECE_DRIFT);
+    if (peer_clock_get(OWN(s->member, pieces_sent)->clocks, s->out.rank, &s->clock)) {
         read_next(s);
         return;
     }
-    s->clock = (struct clock){.rank = s->out.rank, .min = INT64_MIN, .max = INT64_MAX};
-    s->clock_asks = CLOCK_ASKS_MAX;
+    s->clock_asked = true;
     ask_clock(s);
 }
 
@@ -404,17 +371,23 @@ static void go_on(struct sending *s)
     /* A member that leaves ends what waits for it, and has no table any more. */
     if (s->reading || s->in_worker || !s->answered || s->member->state == MEMBER_LEAVING)
         return;
-    if (s->status) {
+    if (s->status == EBUSY && s->met.length && !s->rebased) {
+        s->rebased = true;
+        s->out.base = (struct dyad_base){
+            .kind = DYAD_BASE_FROM, .size = s->met.offset, .time = s->met.length};
+        s->status = 0;
+        begin_anew(s);
+    } else if (s->status) {
         sending_end(s);
-    } else if (s->clock_asks > 0) {
-        if (--s->clock_asks > 0 && !is_measured(s)) {
+    } else if (s->clock_asked) {
+        if (!peer_clock_is_measured(&s->clock)) {
             ask_clock(s);
             return;
         }
         log_debug("the clock of rank %u is ahead of ours by %lld to %lld ns", s->out.rank,
                   (long long)s->clock.min, (long long)s->clock.max);
-        s->clock_asks = 0;
-        clock_keep(s->member, &s->clock);
+        s->clock_asked = false;
+        peer_clock_keep(&OWN(s->member, pieces_sent)->clocks, &s->clock);
         read_next(s);
     } else if (s->last && !s->out.mark) {
         sending_end(s);
@@ -463,7 +436,8 @@ static void chunk_read(void *arg)
 {
     struct sending *s = arg;
     struct net_msg msg = {.flags = (uint8_t)((s->last ? NET_PIECES_LAST : 0) |
-                                             (s->out.mark ? 0 : NET_PIECES_SHOWN)),
+                                             (s->out.mark ? 0 : NET_PIECES_SHOWN) |
+                                             (s->out.history ? NET_PIECES_HISTORY : 0)),
                           .offset = s->before,
                           .length = s->len,
                           .after = (uint64_t)s->clock.min,
@@ -471,13 +445,18 @@ static void chunk_read(void *arg)
 
     s->reading = false;
     if (s->answered || s->error) { /* its taker is gone; or EIO: no answer of a taker */
-        if (s->error && s->error != ENOENT) /* that: it was removed */
+        bool again = s->error == ESTALE && !s->out.mark; /* another file has the name now */
+        if (s->error && s->error != ENOENT && !again)    /* that: it was removed */
             log_warn("\"%s\" cannot be given to %s: %s", s->upath,
                      member_describe(s->member, s->out.rank), strerror(s->error));
-        answer(s, s->answered ? s->status : s->error == ENOENT ? ENOENT : EIO);
+        answer(s, s->answered          ? s->status
+                  : s->error == ENOENT ? ENOENT
+                  : again              ? EAGAIN
+                                       : EIO);
         return;
     }
-    if (!s->out.mark && s->last && !s->before && !s->len) { /* nothing is new */
+    if (!s->out.mark && !s->out.history && s->last && !s->before &&
+        !s->len) { /* nothing is new */
         answer(s, 0);
         return;
     }
@@ -516,8 +495,8 @@ static bool reply_received(struct member *member, const struct net_msg *msg, voi
     {
         if (s->id == msg->id && s->out.rank == msg->source && !s->reading && !s->answered) {
             s->met = (struct store_extent){.offset = msg->offset, .length = msg->length};
-            if (s->clock_asks > 0)
-                clock_told(s, (int64_t)msg->after);
+            if (s->clock_asked)
+                peer_clock_told(&s->clock, (int64_t)msg->after);
             answer(s, msg->status);
             break;
         }
@@ -529,7 +508,7 @@ static void taker_gone(struct member *member, uint32_t rank)
 {
     struct sending *s, *tmp;
 
-    clock_forget(member, rank);
+    peer_clock_forget(&OWN(member, pieces_sent)->clocks, rank);
     DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
     {
         if (s->out.rank == rank && !s->answered)
@@ -559,7 +538,8 @@ static void sending_destroy(struct member *member)
         sending_free(s);
     }
     while (OWN(member, pieces_sent)->clocks)
-        clock_forget(member, OWN(member, pieces_sent)->clocks->rank);
+        peer_clock_forget(&OWN(member, pieces_sent)->clocks,
+                          OWN(member, pieces_sent)->clocks->rank);
 }
 
 const struct member_module pieces_sent_module = {

@@ -20,9 +20,13 @@ struct pieces_out {
     const struct dyad_entry *entry; /* the sender's, copied */
     uint32_t rank;                  /* who takes them */
     store_mark_t mark;              /* by way of that description; 0: for a reader there, */
-    uint64_t but, newer;            /* ... as store_extents_list_newer() has it */
+    uint64_t but, newer;            /* ... as store_extents_list_newer() has it, */
+    struct dyad_base base;          /* since that version, if that is known; */
+    bool history;           /* or without the bytes, which it has: all from then ... */
+    struct dyad_base until; /* ... to that version */
     /* status 0: they are in its file, and, with a mark, published; EHOSTUNREACH: it is gone; or what
-     * it has answered (NET_MSG_PIECES_REPLY), with the bytes that both have written; or EIO. */
+     * it has answered (NET_MSG_PIECES_REPLY), with the bytes that both have written; or EIO; or,
+     * without a mark, EAGAIN: another file has got the name. */
     void (*fn)(void *arg, int status, uint64_t met, uint64_t met_length);
     void *arg;
 };

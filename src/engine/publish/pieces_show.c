@@ -2,16 +2,22 @@
  * pieces_show.c - a read brings what other nodes have written to a file that is still open
  *
  *   state   of a read, until                        then
- *   WHO     the homes have said who writes it, and  ASKED; nobody else does: over
- *           who has published others' pieces
- *   ASKED   a rank of each such node has sent what  over
- *           it has written since it was asked last
+ *   WHO     the homes have said who writes it, and  ASKED; nobody else does: OWNER
+ *           who owns what is published of it
+ *   ASKED   a rank of each node that writes it, but WHO; of an open: HISTORY
+ *           the owner's, has sent what it has
+ *           written since it was asked last
  *           (PIECES), and said so (SHOWN)
+ *   OWNER   so has the owner                        over
+ *   HISTORY the owner has sent what was written     over
+ *           since the version with which the others
+ *           began, which this node has not seen
  *
  * So bytes are moved where somebody reads, and once for all processes of its node (store/seen.h); the
  * record tells those from what a close gives away, which has to be published (STORE_EXTENTS_SHOWN).
  * An open that meets other writers asks them for nothing: it notes there that they are to ask this
- * node when they read. One that is asked while a process opens the file answers when it is open.
+ * node when they read, and learns of which version they write changes: what this node writes are such
+ * changes, too, if its file was that version once, or with the HISTORY. One that is asked while a process opens the file answers when it is open.
  */
 #include "engine/publish/pieces_show.h"
 
@@ -33,6 +39,7 @@
 #include "util/log.h"
 
 #define NOTHING UINT64_MAX /* as `after`: of no time */
+#define TRIES   16         /* to send a file while others take its place */
 
 struct asked {
     uint32_t rank;
@@ -43,8 +50,12 @@ struct showing {
     struct showing *prev, *next; /* utlist */
     struct member *member;
     enum engine_role role;
-    bool bring;
+    bool bring, last;               /* last: the owner is asked, alone */
+    bool adopts, rooted;            /* adopts: HISTORY */
     struct store_identity identity; /* of the file here; all zero: there is none */
+    /* Of which the others write changes, or what is here; DYAD_BASE_NONE: not known. */
+    struct dyad_base root;
+    uint32_t owner;
     uint64_t id;
     struct asked *asked;
     unsigned nasked, nleft;
@@ -59,8 +70,12 @@ struct answering {
     struct answering *prev, *next; /* utlist */
     struct member *member;
     uint32_t rank;
-    uint64_t id, after, but, until;
+    uint64_t id, after, but, now;
     bool owner, sends; /* NET_SHOW_OWNER; its pieces are being sent */
+    bool history;      /* NET_SHOW_HISTORY, ... */
+    unsigned tries;
+    struct dyad_base base,
+        until; /* ... from that version to that; else since `base`, if it is known */
     char upath[];
 };
 
@@ -109,11 +124,60 @@ static void showing_end(struct showing *show)
 {
     produce_fn fn = show->fn;
     void *arg = show->arg;
-    int status = show->status;
+    int status = show->status                        ? show->status
+                 : show->bring || show->rooted       ? 0
+                 : show->root.kind == DYAD_BASE_NONE ? ENOENT
+                                                     : ESTALE;
 
     showing_free(show);
     fn(arg, status);
 }
+
+/* True if the owner is asked: then asked_all() is called again. */
+static bool begins_as_others(struct showing *show)
+{
+    struct member *member = show->member;
+    struct member_dmd *dmd = &member->dmd[show->role];
+    const struct store_identity *id = &show->identity;
+    const bool empty = !show->root.size && !show->root.time;
+    const struct net_peer *owner =
+        show->owner != DYAD_RANK_NONE ? net_worker_peer(member->worker, show->owner) : NULL;
+    struct net_msg msg = {.type = NET_MSG_SHOW,
+                          .flags = NET_SHOW_HISTORY,
+                          .id = show->id,
+                          .entry.upath = show->upath,
+                          .base = show->root,
+                          .mark = pieces_writer(store_dir_id(dmd->dir))};
+    struct store_extent_list list;
+    struct stat st;
+
+    if (show->adopts || !dmd->extents || !id->ino || show->root.kind != DYAD_BASE_FROM ||
+        store_dir_stat(dmd->dir, show->upath, &st) < 0 || st.st_ino != id->ino)
+        return false;
+    msg.offset = (uint64_t)st.st_size;
+    msg.length =
+        (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
+    if (store_extents_list(dmd->extents, id->ino, id->btime, empty ? NULL : &show->root, 0,
+                           0, &list) == 0) {
+        show->rooted = !empty || list.n || list.ncuts;
+        store_extent_list_free(&list);
+    }
+    if (show->rooted && !empty)
+        store_extents_add_version(dmd->extents, id->ino, id->btime, &show->root);
+    if (show->root.size == msg.offset && show->root.time == msg.length)
+        show->root.kind = DYAD_BASE_NONE; /* the open says so */
+    if (show->root.kind == DYAD_BASE_NONE)
+        return false;
+    if (show->rooted || !owner || joined_writers_are_beside(owner, &member->self) ||
+        member_send(member, show->owner, &msg) < 0)
+        return false;
+    show->asked[0] = (struct asked){.rank = show->owner};
+    show->nasked = show->nleft = 1;
+    show->adopts = true;
+    return true;
+}
+
+static void asked_all(struct showing *show);
 
 /* False: the file that is read was removed, renamed or replaced here: nothing is put into it. */
 static bool has_name(const struct showing *show)
@@ -162,49 +226,89 @@ static bool is_to_ask(const struct showing *show, uint32_t rank)
            !(peer && joined_writers_are_beside(peer, &member->self));
 }
 
-static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *ranks,
-                         unsigned n)
+/* True if that rank is of the node of the owner. */
+static bool is_of_owner(const struct showing *show, uint32_t rank)
 {
-    struct showing *show = arg;
-    struct member *member = show->member;
-    const struct net_peer *has;
+    struct net_worker *worker = show->member->worker;
+    const struct net_peer *peer, *owner;
 
-    if (status == EOWNERDEAD && show->bring)
-        fail(show, "a rank that has written it is dead");
-    else if (status && status != EOWNERDEAD && show->bring)
-        fail(show, strerror(status));
-    if ((status && show->bring) ||
-        !(show->asked = calloc((size_t)n + 1, sizeof(*show->asked)))) {
-        show->status = show->status ? show->status : ENOMEM;
-        showing_end(show);
-        return;
-    }
-    has = status == 0 && owner != DYAD_RANK_NONE ? net_worker_peer(member->worker, owner)
-                                                 : NULL;
-    for (unsigned i = 0; i <= n; i++) {
-        uint32_t rank = i < n ? ranks[i] : owner;
-        if (i == n && !(has && show->bring))
-            break;
-        if (is_to_ask(show, rank))
-            show->asked[show->nasked++].rank = rank;
-    }
-    show->nleft = show->nasked;
-    for (unsigned i = 0; i < show->nasked; i++) {
+    return rank == show->owner ||
+           (show->owner != DYAD_RANK_NONE && (peer = net_worker_peer(worker, rank)) &&
+            (owner = net_worker_peer(worker, show->owner)) &&
+            joined_writers_are_beside(peer, owner));
+}
+
+/* Those from that one on. */
+static void ask_from(struct showing *show, unsigned first)
+{
+    struct member *member = show->member;
+
+    show->nleft = show->nasked - first;
+    for (unsigned i = first; i < show->nasked; i++) {
         const uint32_t rank = show->asked[i].rank;
         const struct net_peer *peer = net_worker_peer(member->worker, rank);
         struct net_msg msg = {
             .type = NET_MSG_SHOW,
-            .flags =
-                has && peer && joined_writers_are_beside(peer, has) ? NET_SHOW_OWNER : 0,
+            .flags = show->bring && is_of_owner(show, rank) ? NET_SHOW_OWNER : 0,
             .id = show->id,
             .entry.upath = show->upath,
+            .base = show->root,
             .after = show->bring ? seen_until(show, peer) : NOTHING,
             .mark = pieces_writer(store_dir_id(member->dmd[show->role].dir))};
         if (member_send(member, rank, &msg) < 0)
             showing_answered(show, &show->asked[i], errno);
     }
     if (!show->nleft)
+        asked_all(show);
+}
+
+/* When nobody else is to be asked, the owner is. */
+static void who_answered(void *arg, int status, uint32_t owner, const uint32_t *ranks,
+                         unsigned n, const struct dyad_base *root)
+{
+    struct showing *show = arg;
+    unsigned first = show->nasked;
+    struct asked *asked;
+
+    if (status == EOWNERDEAD && show->bring)
+        fail(show, "a rank that has written it is dead");
+    else if (status && status != EOWNERDEAD && show->bring)
+        fail(show, strerror(status));
+    asked = show->status ? NULL : realloc(show->asked, (first + n + 1) * sizeof(*asked));
+    if (!asked) {
+        show->status = show->status ? show->status : ENOMEM;
         showing_end(show);
+        return;
+    }
+    show->asked = asked;
+    show->owner = status == 0 ? owner : DYAD_RANK_NONE;
+    if (!show->bring)
+        show->root = *root;
+    for (unsigned i = 0; i < n; i++)
+        if (is_to_ask(show, ranks[i]) && !(show->bring && is_of_owner(show, ranks[i])))
+            show->asked[show->nasked++] = (struct asked){.rank = ranks[i]};
+    if (show->bring && show->nasked == first) {
+        show->last = true;
+        show->nasked = first = 0;
+        if (show->owner != DYAD_RANK_NONE && is_to_ask(show, show->owner))
+            show->asked[show->nasked++] = (struct asked){.rank = show->owner};
+    }
+    ask_from(show, first);
+}
+
+/* Bytes go from who closes the file to who owns it then. So that one is asked last, when it has what others
+ * have given away before they were asked; who that is the homes say once more. */
+static void asked_all(struct showing *show)
+{
+    if (!show->bring && begins_as_others(show))
+        return;
+    if (!show->bring || show->last || show->status) {
+        showing_end(show);
+    } else if (dht_node_who_writes(show->member->dht, show->upath, who_answered, show) <
+               0) {
+        show->status = ENOMEM;
+        showing_end(show);
+    }
 }
 
 int pieces_show(struct member *member, enum engine_role role, const char *upath, bool bring,
@@ -227,6 +331,10 @@ int pieces_show(struct member *member, enum engine_role role, const char *upath,
     if (fd >= 0 && store_identity_read(fd, &show->identity) < 0)
         show->identity = (struct store_identity){0};
     util_fd_close(fd);
+    if (bring && dmd->extents && show->identity.ino &&
+        store_extents_version(dmd->extents, show->identity.ino, show->identity.btime,
+                              &show->root))
+        show->root.kind = DYAD_BASE_FROM;
     DL_APPEND(OWN(member, pieces_shown)->showings, show);
     if (dht_node_who_writes(member->dht, upath, who_answered, show) == 0)
         return 0;
@@ -253,9 +361,11 @@ static bool shown_received(struct member *member, const struct net_msg *msg, voi
             continue;
         if (msg->status == 0 && show->bring)
             seen_keep(show, asked->rank, msg->after);
+        else if (msg->status == 0 && show->adopts)
+            show->rooted = true;
         showing_answered(show, asked, msg->status);
         if (!show->nleft)
-            showing_end(show);
+            asked_all(show);
         break;
     }
     return true;
@@ -272,7 +382,7 @@ static void rank_gone(struct member *member, uint32_t rank)
                 continue;
             showing_answered(show, &show->asked[i], EHOSTUNREACH);
             if (!show->nleft)
-                showing_end(show);
+                asked_all(show);
             break;
         }
     }
@@ -289,18 +399,27 @@ static void answering_free(struct answering *a)
 static void answer(struct answering *a, int status)
 {
     struct net_msg msg = {
-        .type = NET_MSG_SHOWN, .id = a->id, .status = status, .after = a->until};
+        .type = NET_MSG_SHOWN, .id = a->id, .status = status, .after = a->now};
 
     member_send(a->member, a->rank,
                 &msg); /* if it fails the rank is lost, as the reader sees */
     answering_free(a);
 }
 
+static void answer_now(struct answering *a);
+
 static void sent(void *arg, int status, uint64_t met, uint64_t met_length)
 {
+    struct answering *a = arg;
+
     (void)met;
     (void)met_length;
-    answer(arg, status);
+    if (status == EAGAIN && a->tries++ < TRIES) {
+        a->sends = false;
+        answer_now(a);
+    } else {
+        answer(a, status == EAGAIN ? EIO : status);
+    }
 }
 
 /* What is here of it, if it is recorded. 0: it is being sent, or was answered; or an errno value. */
@@ -314,6 +433,9 @@ static int send_from(struct answering *a, struct member_dmd *dmd)
                              .rank = a->rank,
                              .but = a->but,
                              .newer = a->after,
+                             .history = a->history,
+                             .base = a->base,
+                             .until = a->until,
                              .fn = sent,
                              .arg = a};
     int fd = store_fetch_open_named(dmd->dir, a->upath, O_PATH | O_NOFOLLOW), rc;
@@ -324,12 +446,13 @@ static int send_from(struct answering *a, struct member_dmd *dmd)
     util_fd_close(fd);
     if (rc < 0)
         return ENOENT;
-    written = store_marks_dirty(dmd->marks, NULL, out.identity.ino, 0, &info);
+    written = a->history || store_marks_dirty(dmd->marks, NULL, out.identity.ino, 0, &info);
     if (!dmd->extents ||
         !store_marks_recorded(dmd->marks, 0, out.identity.ino, out.identity.btime))
         return written || a->owner ? EBUSY : ENOENT;
-    if (!written && !a->owner)
-        return ENOENT;
+    if (!a->owner && (!written || store_marks_all_begin(dmd->marks, out.identity.ino,
+                                                        out.identity.btime)))
+        return ENOENT; /* or nothing yet */
     memcpy(entry.storage, store_dir_id(dmd->dir), sizeof(entry.storage));
     if (pieces_send(member, &out) < 0)
         return errno;
@@ -345,7 +468,7 @@ static void answer_now(struct answering *a)
     bool later = joined_writers_is_noted(member, a->upath);
     int rc = ENOENT;
 
-    a->until = util_clock_wall_ns();
+    a->now = util_clock_wall_ns();
     for (int s = 1; s >= 0; s--) {
         struct member_dmd *dmd = &member->dmd[s];
         struct store_mark_info info;
@@ -364,7 +487,7 @@ static void answer_now(struct answering *a)
     if (later) /* its process has no mark yet */
         joined_writers_later(member, a->upath, answer_later);
     else
-        answer(a, rc == ENOENT ? 0 : rc);
+        answer(a, rc == ENOENT && !a->history ? 0 : rc);
 }
 
 static void answer_later(void *arg, const char *upath)
@@ -397,6 +520,9 @@ static bool show_received(struct member *member, const struct net_msg *msg, void
     a->after = msg->after;
     a->but = msg->mark;
     a->owner = msg->flags & NET_SHOW_OWNER;
+    a->history = msg->flags & NET_SHOW_HISTORY;
+    a->base = msg->base;
+    a->until = (struct dyad_base){DYAD_BASE_FROM, .size = msg->offset, .time = msg->length};
     strcpy(a->upath, msg->entry.upath);
     DL_APPEND(OWN(member, pieces_shown)->answerings, a);
     answer_now(a);

@@ -320,6 +320,7 @@ static struct taking *taking_create(struct member *member, const struct net_msg 
     t->version = msg->entry.version;
     t->apply.base = msg->base;
     t->apply.shown = msg->flags & NET_PIECES_SHOWN;
+    t->apply.history = msg->flags & NET_PIECES_HISTORY;
     memcpy(t->apply.storage, msg->entry.storage, sizeof(t->apply.storage));
     t->apply.fd = -1;
     t->state = IDLE;

@@ -28,6 +28,7 @@
 #include "engine/core/joined_writers.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
+#include "store/extents.h"
 #include "store/superseded.h"
 #include "util/crash.h"
 #include "util/log.h"
@@ -125,6 +126,17 @@ static void is_newest(struct produce *p)
     p->superseded = false;
 }
 
+/* Who opens this version, and has others write it with it, begins with that. */
+static void note_version(const struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_identity *id = &p->record.identity;
+    struct dyad_base version = dht_base_from(&p->record.entry);
+
+    if (dmd->extents && p->record.entry.recorded && p->looked)
+        store_extents_add_published(dmd->extents, id->ino, id->btime, &version, p->looked);
+}
+
 static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *version,
                                     const struct dyad_entry *refused,
                                     struct dyad_entry *entry, struct dyad_base *base)
@@ -150,6 +162,7 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
     p->before.entry.upath = p->upath;
     p->ahead = true;
     p->version = p->record.entry.version = *version;
+    note_version(p);
     p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
     DYAD_CRASH_POINT("produce-recorded");
     return rc;

@@ -45,6 +45,7 @@ struct produce {
     bool only_here;  /* withdraw only if the homes say that it lies here */
     bool late_name;  /* published if nobody has: late_names.c */
     bool linked;     /* the file has several names */
+    uint64_t looked; /* when, ns; 0: it was being changed by another node */
     bool gone;       /* the last look found no file */
     bool abandoned;  /* so is its mark */
     bool superseded; /* the file here is older than the version of another node */

@@ -10,6 +10,8 @@
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/publish/produce_impl.h"
+#include "store/extents.h"
+#include "util/clock.h"
 
 static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
 {
@@ -56,6 +58,7 @@ int produce_look(struct produce *p)
     int rc = 1;
 
     p->superseded = false;
+    p->looked = util_clock_wall_ns();
     p->gone = fd < 0;
     if (fd < 0)
         return errno == ENOENT ? 1 : -1;
@@ -82,6 +85,9 @@ int produce_look(struct produce *p)
     if (is_known && !p->mark)
         p->record.entry.conflict = known->entry.conflict;
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
+    if (dmd->extents &&
+        store_extents_held(dmd->extents, p->record.identity.ino, p->record.identity.btime))
+        p->looked = 0;
     return 0;
 }
 

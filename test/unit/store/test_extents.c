@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "store/extents_cover.h"
+#include "util/clock.h"
 #include "store/shared_file.h"
 
 #define BOOT "11111111-2222-3333-4444-555555555555"
@@ -184,6 +185,7 @@ static void test_cover(void **state)
 {
     static const struct store_extent ranges[] = {
         {10, 10, 0, 0}, {8192, 4096, 0, 0}, {1 << 20, 1, 0, 0}};
+    const struct dyad_base version = {.kind = DYAD_BASE_FROM, .size = 4 << 20, .time = 5};
     /* On tmpfs: memfd_create() makes its files there. */
     int fd = memfd_create("cover", MFD_CLOEXEC);
     const volatile char *map;
@@ -211,7 +213,22 @@ static void test_cover(void **state)
         assert_true(map[i] != 'x');
     munmap((void *)map, 4 << 20);
     assert_true(store_extents_cover(extents, 1, born, NULL, fd));
-    assert_int_equal(pwrite(fd, "x", 1, 4096), 1); /* past the record */
+    assert_int_equal(pwrite(fd, "x", 1, 30),
+                     1); /* past the record, in a block of which it has some */
+    assert_false(store_extents_cover(extents, 1, born, NULL, fd));
+    assert_true(store_extents_add(extents, 1, born, 8, 0, 30, 1));
+    assert_true(store_extents_cover(extents, 1, born, NULL, fd));
+    store_extents_add_version(extents, 1, born, &version);
+    assert_true(store_extents_cover(extents, 1, born, &version, fd));
+    assert_int_equal(pwrite(fd, "x", 1, 4096),
+                     1); /* of what the version had nobody knows */
+    assert_true(store_extents_cover(extents, 1, born, &version, fd));
+    assert_int_equal(pwrite(fd, "xy", 2, 4 << 20), 2);
+    assert_false(store_extents_cover(extents, 1, born, &version, fd));
+    assert_true(store_extents_add(extents, 1, born, 8, 0, (4 << 20) + 1, 1));
+    assert_false(store_extents_cover(extents, 1, born, &version, fd));
+    assert_true(store_extents_add(extents, 1, born, 8, 0, 4 << 20, 1));
+    assert_true(store_extents_cover(extents, 1, born, &version, fd));
     assert_false(store_extents_cover(extents, 1, born, NULL, fd));
     assert_false(store_extents_cover(extents, 2, born, NULL, fd));
     close(fd);
@@ -263,7 +280,7 @@ static void test_processes(void **state)
 /* What another node is to be shown: what has ended, since some time, and was not shown here only. */
 static void test_newer(void **state)
 {
-    const struct store_extent theirs = {100, 10, 5, UINT64_MAX};
+    const struct store_extent theirs = {100, 10, 5, 6};
     uint64_t born = NOW, node = STORE_EXTENTS_OTHER | 5, a, b, later;
     struct store_extent_list list;
     struct timespec now;
@@ -295,6 +312,10 @@ static void test_newer(void **state)
     assert_int_equal(
         store_extents_list_newer(extents, 1, born, NULL, node + 1, 0, &list, &unended), 0);
     is(list, "0+8 20+6");
+    /* Written there long ago, it has come here a moment ago. */
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, node, later, &list, &unended), 0);
+    is(list, "20+6 100+10");
     is(list_of(1, born, 0, node + 1), "0+8 20+6 100+10");
     is(list_of(1, born, node, 0), "100+10");
 }
@@ -331,6 +352,41 @@ static void test_version(void **state)
     assert_int_equal(last.size, 0);
     assert_int_equal(store_extents_list(extents, 1, born, &other, 0, 0, &list), -1);
     assert_int_equal(errno, ENODATA);
+}
+
+/* What was being written when the file was published may be in that version, or not. */
+static void test_published(void **state)
+{
+    const struct dyad_base old = {.kind = DYAD_BASE_FROM, .size = 10, .time = 5};
+    const struct dyad_base newer = {.kind = DYAD_BASE_FROM, .size = 12, .time = 9};
+    struct store_extent_list list;
+    uint64_t born = NOW, ended, begun, looked, during;
+    struct dyad_base last;
+
+    (void)state;
+    store_extents_add_version(extents, 1, born, &old);
+    ended = store_extents_add(extents, 1, born, 7, 0, 0, 4);
+    assert_true(store_extents_end(extents, ended, 4, 4));
+    usleep(1000);
+    begun = store_extents_add(extents, 1, born, 8, 0, 20, 4);
+    looked = util_clock_wall_ns();
+    during = store_extents_add(extents, 1, born, 7, 0, 40, 4); /* after the look */
+    assert_true(store_extents_end(extents, during, 44, 44));
+    assert_int_equal(store_extents_list(extents, 1, born, &newer, 0, 0, &list), -1);
+    assert_int_equal(store_extents_list_until(extents, 1, born, &old, &newer, &list), -1);
+    store_extents_add_published(extents, 1, born, &newer, looked);
+    store_extents_add(extents, 1, born, 7, 0, 30, 4);
+    assert_int_equal(store_extents_list(extents, 1, born, &newer, 0, 0, &list), 0);
+    is(list, "20+4 30+4 40+4");
+    assert_true(store_extents_end(extents, begun, 24, 22));
+    assert_int_equal(store_extents_list(extents, 1, born, &newer, 0, 0, &list), 0);
+    is(list, "20+2 30+4 40+4");
+    assert_int_equal(store_extents_list_until(extents, 1, born, &old, &newer, &list), 0);
+    is(list, "0+4 20+2 40+4");
+    assert_int_equal(store_extents_list(extents, 1, born, &old, 0, 0, &list), 0);
+    is(list, "0+4 20+2 30+4 40+4");
+    assert_true(store_extents_version(extents, 1, born, &last));
+    assert_int_equal(last.time, 5);
 }
 
 /* A lap later an early file's ranges are lost, and it is said so; a late file's are there. */
@@ -425,6 +481,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_published, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_boots, setup, teardown),
         cmocka_unit_test_setup_teardown(test_held, setup, teardown),
