@@ -14,24 +14,40 @@ struct cover {
     int fd;
 };
 
+/* Bytes of the file. */
+struct part {
+    uint64_t offset;
+    char have[4096];
+};
+
+static bool is_zero(void *arg, uint64_t offset, uint64_t length)
+{
+    const struct part *part = arg;
+    const char *have = part->have + (offset - part->offset);
+
+    return have[0] == 0 && memcmp(have, have + 1, length - 1) == 0;
+}
+
 /* Who maps a hole and reads it has tmpfs make pages of zeros. What is not zero may have been
  * written since the list was made: then the list has it that is made after it was read. */
 static bool is_hole(void *arg, uint64_t offset, uint64_t length)
 {
-    static const char zeros[4096];
     const struct cover *cover = arg;
 
     for (uint64_t end = offset + length; offset < end;) {
-        char have[sizeof(zeros)];
-        size_t want = end - offset < sizeof(have) ? (size_t)(end - offset) : sizeof(have);
-        ssize_t n = pread(cover->fd, have, want, (off_t)offset);
-        struct store_extent part[] = {{.offset = offset, .length = want}, {0}};
-        struct store_extent_list list, map = {.extent = part, .n = 1, .ncuts = 1};
-        bool is = n >= 0 && memcmp(have, zeros, (size_t)n) == 0;
-        if (!is && store_extents_list(cover->extents, cover->ino, cover->btime,
-                                      cover->since, 0, 0, &list) == 0) {
-            is = store_extent_list_covers(&list, &map, 0, NULL, NULL);
-            store_extent_list_free(&list);
+        struct part part = {.offset = offset};
+        size_t want =
+            end - offset < sizeof(part.have) ? (size_t)(end - offset) : sizeof(part.have);
+        struct store_extent range[] = {{.offset = offset, .length = want}, {0}};
+        struct store_extent_list list, map = {.extent = range, .n = 1, .ncuts = 1};
+        bool is = pread(cover->fd, part.have, want, (off_t)offset) >= 0;
+        if (is && !is_zero(&part, offset, want)) {
+            is = store_extents_list(cover->extents, cover->ino, cover->btime, cover->since,
+                                    0, 0, &list) == 0;
+            if (is) {
+                is = store_extent_list_covers(&list, &map, 0, is_zero, &part);
+                store_extent_list_free(&list);
+            }
         }
         if (!is)
             return false;

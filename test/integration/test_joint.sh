@@ -103,6 +103,53 @@ EOT
 : >"$LOG"
 job_ok 60 4@n0,n1,n2 "$PYTHON" "$WORK/passed_on.py"
 
+# By libc's own streams, which read and write past any preloaded function; and by dprintf.
+cat >"$WORK/streams.py" <<'EOT'
+import ctypes, os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("streams", 3)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fdopen.restype = ctypes.c_void_p
+for name in ("fwrite", "fread"):
+    getattr(libc, name).argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
+libc.fseek.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_int]
+libc.ftell.argtypes = libc.fflush.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]
+SIZE = 10000
+
+for n in range(4):
+    path = f"{SSD}/streams.{n}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    stream = libc.fdopen(fd, b"r+")
+    assert stream
+    sync()
+    for part in range(3):  # more than its buffer holds
+        data = bytes([65 + me + 3 * part]) * SIZE
+        assert libc.fseek(stream, (3 * part + me) * SIZE, os.SEEK_SET) == 0
+        assert libc.fwrite(data, 1, SIZE, stream) == SIZE
+    assert libc.fflush(stream) == 0
+    sync()
+    into = ctypes.create_string_buffer(SIZE)
+    for part in range(3):
+        assert libc.fseek(stream, (3 * part + (me + 1) % 3) * SIZE, os.SEEK_SET) == 0
+        assert libc.fread(into, 1, SIZE, stream) == SIZE
+        assert into.raw == bytes([65 + (me + 1) % 3 + 3 * part]) * SIZE, (n, part)
+    assert libc.fseek(stream, 0, os.SEEK_END) == 0 and libc.ftell(stream) == 9 * SIZE
+    sync()
+    if me == n % 3:
+        assert os.lseek(fd, 0, os.SEEK_SET) == 0
+        assert libc.dprintf(fd, b"by %s", b"dprintf") == 10
+    sync()
+    assert libc.fclose(stream) == 0
+    sync()
+    want = b"".join(bytes([65 + i]) * SIZE for i in range(9))
+    assert open(path, "rb").read() == b"by dprintf" + want[10:], n
+    sync()
+EOT
+: >"$LOG"
+job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/streams.py"
+! grep "error:" "$LOG" || fail "that is no mishap"
+
 # One of those that write it closes and removes it, before the others close it: no close fails, and the name is free on all nodes.
 cat >"$WORK/removed.py" <<'EOT'
 import os

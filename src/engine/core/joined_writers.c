@@ -99,17 +99,14 @@ static struct dyad_base found(const struct member_dmd *dmd, const char *upath)
     if (dmd->extents && store_marks_recorded(dmd->marks, 0, id.ino, id.btime)) {
         store_extents_version(dmd->extents, id.ino, id.btime, &base);
         base.kind = DYAD_BASE_FROM;
-        base.stays = true;
     }
     return base;
 }
 
 int joined_writers_begin(struct member *member, enum engine_role role, const char *upath,
-                         bool newest, dht_writing_fn fn, void *arg)
+                         dht_writing_fn fn, void *arg)
 {
-    struct dyad_base base = found(&member->dmd[role], upath);
-
-    base.stays |= !newest;
+    const struct dyad_base base = found(&member->dmd[role], upath);
 
     return dht_node_writing_from(member->dht, upath, &base, util_clock_now(), fn, arg);
 }

@@ -527,7 +527,7 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
  * forked meanwhile has the description, too: the lock is given up. */
 static int put_alone(struct pieces_apply *apply, int fd, struct pieces *pieces)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCK_PIECES, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
     struct store_extents *extents = apply->dmd->extents;
     int rc, saved;
 
