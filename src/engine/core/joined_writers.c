@@ -91,7 +91,8 @@ static struct dyad_base found(const struct member_dmd *dmd, const char *upath)
         return base;
     }
     util_fd_close(fd);
-    if (!store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info))
+    if (!store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) ||
+        store_marks_all_begin(dmd->marks, id.ino, id.btime))
         return (struct dyad_base){.kind = DYAD_BASE_FROM,
                                   .size = (uint64_t)st.st_size,
                                   .time = (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC +

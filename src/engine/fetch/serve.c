@@ -147,7 +147,7 @@ static int read_chunk(struct served *s)
 }
 
 /* True if processes have it open, or are about to, who record what they write, and have not
- * written since it was published, or only behind its end (O_APPEND): another one that opens it with
+ * written since it was published, or only behind its end: another one that opens it with
  * them needs it. */
 static bool is_unwritten(const struct served *s)
 {
