@@ -11,8 +11,6 @@
  */
 #include "dht/base.h"
 
-#include <sys/stat.h>
-
 #include "util/clock.h"
 
 static bool is_of(const struct dyad_base *base, const struct dyad_entry *entry)
@@ -29,6 +27,14 @@ struct dyad_base dht_base_from(const struct dyad_entry *found)
         .kind = DYAD_BASE_FROM,
         .size = found->size,
         .time = (uint64_t)found->mtime_sec * UTIL_NSEC_PER_SEC + found->mtime_nsec};
+}
+
+struct dyad_base dht_base_of(const struct stat *file)
+{
+    return (struct dyad_base){.kind = DYAD_BASE_FROM,
+                              .size = (uint64_t)file->st_size,
+                              .time = (uint64_t)file->st_mtim.tv_sec * UTIL_NSEC_PER_SEC +
+                                      (uint64_t)file->st_mtim.tv_nsec};
 }
 
 struct dyad_base dht_base_version(const struct dyad_version *version)

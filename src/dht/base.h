@@ -8,6 +8,8 @@
 #ifndef DYAD_DHT_BASE_H
 #define DYAD_DHT_BASE_H
 
+#include <sys/stat.h>
+
 #include "util/entry.h"
 
 /* True if `there`, in force, has come between the base of a writer of `storage` and its
@@ -17,6 +19,8 @@ bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry
                            const uint8_t *storage);
 /* The base of a writer that has found the file of that entry. */
 struct dyad_base dht_base_from(const struct dyad_entry *found);
+/* The same, of a file here. */
+struct dyad_base dht_base_of(const struct stat *file);
 /* The base of a publish that replaces that version, and no other of another storage. */
 struct dyad_base dht_base_version(const struct dyad_version *version);
 

@@ -33,7 +33,7 @@
 #include "util/fd_close.h"
 
 #define PREFIX "extents-"
-#define MAGIC  0x3554584544415944ull /* "DYADEXT5" */
+#define MAGIC  0x3654584544415944ull /* "DYADEXT6" */
 #define STEP   4096u                 /* places that get their disk blocks at a time */
 
 /* Between two writes of one range, ns: no other process can have been told of the first, and

@@ -95,7 +95,10 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
                        const struct dyad_base *since, uint64_t writer, uint64_t but,
                        struct store_extent_list *list);
-/* The same, of all that the file had when it was the version `until`, too, for the first time since. */
+/* True if the file was that version once, and the list can be had since. */
+bool store_extents_was(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       const struct dyad_base *version);
+/* As store_extents_list(), of all that the file had when it was the version `until`, too, for the first time since. */
 int store_extents_list_until(struct store_extents *extents, uint64_t ino, uint64_t btime,
                              const struct dyad_base *since, const struct dyad_base *until,
                              struct store_extent_list *list);

@@ -210,6 +210,17 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
     return list_filtered(extents, ino, btime, since, &filter, list);
 }
 
+bool store_extents_was(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       const struct dyad_base *version)
+{
+    struct store_extent_list list;
+
+    if (store_extents_list(extents, ino, btime, version, 0, 0, &list) < 0)
+        return false;
+    store_extent_list_free(&list);
+    return true;
+}
+
 int store_extents_list_until(struct store_extents *extents, uint64_t ino, uint64_t btime,
                              const struct dyad_base *since, const struct dyad_base *until,
                              struct store_extent_list *list)

@@ -69,6 +69,7 @@ void wrapper_streams_begin(const struct wrapper_streams *ours)
         {dlsym(RTLD_NEXT, "_IO_file_stat"), (void *)ours->stat},
     };
     const unsigned n = sizeof(entry) / sizeof(*entry);
+    bool writable = true;
     void **tables[] = {dlsym(RTLD_NEXT, "_IO_file_jumps"),
                        dlsym(RTLD_NEXT, "_IO_wfile_jumps")};
 
@@ -83,11 +84,11 @@ void wrapper_streams_begin(const struct wrapper_streams *ours)
     wrapper_stream_real_seek = (off64_t(*)(FILE *, off64_t, int))entry[2].real;
     wrapper_stream_real_stat = (int (*)(FILE *, void *))entry[3].real;
     for (unsigned t = 0; t < 2; t++)
-        if (protect(tables[t], PROT_READ | PROT_WRITE) < 0)
-            return;
-    for (unsigned t = 0; t < 2; t++)
+        writable &= protect(tables[t], PROT_READ | PROT_WRITE) == 0;
+    for (unsigned t = 0; t < 2 && writable; t++)
         replace(tables[t], entry, n);
     for (unsigned t = 0; t < 2; t++)
         protect(tables[t], PROT_READ);
-    wrapper_fd_record_streams();
+    if (writable)
+        wrapper_fd_record_streams();
 }

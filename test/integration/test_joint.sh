@@ -6,7 +6,7 @@
 [ -n "$PYTHON" ] || skip "needs python3"
 cluster_up 3
 case $LEVEL in soak) runs=60 ;; long) runs=4 ;; *) runs=1 ;; esac
-JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_TIMEOUT=20)
+JOB_ENV+=("W=$WORK" "SSD=$SSD" "PYTHONPATH=$TEST_DIR/integration/progs" DYAD_TIMEOUT=20)
 begin=${JOINT_SEED:-$RANDOM}
 for ((seed = begin; seed < begin + runs; seed++)); do
     for how in creat first late; do
@@ -50,22 +50,6 @@ sync("end")
 EOT
 : >"$LOG"
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
-
-# A barrier of so many ranks, again and again.
-cat >"$WORK/ranks.py" <<'EOT'
-import itertools, os, time
-
-def barrier(name, ranks):
-    steps = itertools.count()
-
-    def sync():
-        step = f"{os.environ['W']}/{name}.{next(steps)}"
-        open(f"{step}.{os.environ['PMIX_RANK']}", "x").close()
-        while not all(os.path.exists(f"{step}.{r}") for r in range(ranks)):
-            time.sleep(0.0005)
-
-    return sync
-EOT
 
 # Bytes that one node was given by another's close, and read anew from it since, are those of the later write:
 # a third node, which has the earlier ones by way of its other rank, is told so.

@@ -44,5 +44,16 @@ for where in 3@n0,n1,n2 4@n0,n1 2@n0,n1; do
     job_ok 60 "$where" "$PROGS/mpi_shared" posix "$SSD/posix"
     runs=$((runs + 1))
 done
+# One that opens it when another node has published it already, and a third one writes it still.
+if [ -n "$PYTHON" ]; then
+    JOB_ENV=("${plain[@]}" OMPI_MCA_fbtl_posix_write_datasieving=0 "W=$WORK" "SSD=$SSD")
+    for io in romio321 ompio; do
+        clean_ssd
+        rm -f "$WORK"/late.*
+        JOB_ENV+=("OMPI_MCA_io=$io")
+        job_ok 60 3@n0,n1,n2 "$PYTHON" "$TEST_DIR/integration/progs/mpi_opens_late.py"
+        runs=$((runs + 1))
+    done
+fi
 ! grep 'was written here and by' "$LOG" || fail "a conflict"
 say "$runs runs"

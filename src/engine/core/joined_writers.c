@@ -17,6 +17,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "dht/base.h"
 #include "engine/core/completion.h"
 #include "engine/core/module.h"
 #include "store/extents.h"
@@ -93,10 +94,7 @@ static struct dyad_base found(const struct member_dmd *dmd, const char *upath)
     util_fd_close(fd);
     if (!store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) ||
         store_marks_all_begin(dmd->marks, id.ino, id.btime))
-        return (struct dyad_base){.kind = DYAD_BASE_FROM,
-                                  .size = (uint64_t)st.st_size,
-                                  .time = (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC +
-                                          (uint64_t)st.st_mtim.tv_nsec};
+        return dht_base_of(&st);
     if (dmd->extents && store_marks_recorded(dmd->marks, 0, id.ino, id.btime)) {
         store_extents_version(dmd->extents, id.ino, id.btime, &base);
         base.kind = DYAD_BASE_FROM;

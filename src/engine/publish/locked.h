@@ -10,7 +10,7 @@
 #include "engine/publish/lock_nodes.h"
 #include "engine/publish/lock_ranges.h"
 
-/* Of one process, or thread, and one file. */
+/* Of one process and one file. */
 struct locked {
     struct locked *prev, *next; /* utlist */
     struct member *member;

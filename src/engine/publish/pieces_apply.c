@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dht/base.h"
 #include "engine/publish/pieces.h"
 #include "store/control.h"
 #include "store/extents_cover.h"
@@ -463,18 +464,11 @@ static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_l
         return -1;
     has = all.n || all.ncuts;
     store_extent_list_free(&all);
-    if (has && !empty &&
-        store_extents_list(extents, id->ino, id->btime, &apply->base, 0, 0, &all) < 0)
-        return -1;
-    if (has && !empty)
-        store_extent_list_free(&all);
     if (has)
-        return 0;
+        return empty || store_extents_was(extents, id->ino, id->btime, &apply->base) ? 0
+                                                                                     : -1;
     store_extents_add_version(extents, id->ino, id->btime, &apply->base);
-    version = (struct dyad_base){.kind = DYAD_BASE_FROM,
-                                 .size = (uint64_t)st.st_size,
-                                 .time = (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC +
-                                         (uint64_t)st.st_mtim.tv_nsec};
+    version = dht_base_of(&st);
     /* What was being written when that was published may lie behind its end. */
     while (list->n && list->extent[list->n - 1].offset >= version.size)
         store_extent_list_drop_last(list);

@@ -127,19 +127,6 @@ static int list_to_show(const struct sending *s, struct store_extent_list *list)
     return 0;
 }
 
-/* True if the file of this node was that version once. */
-static bool has_been(const struct sending *s, const struct dyad_base *base)
-{
-    const struct store_identity *id = &s->out.identity;
-    struct store_extent_list list;
-
-    if (base->kind != DYAD_BASE_FROM || !base->time ||
-        store_extents_list(s->out.dmd->extents, id->ino, id->btime, base, 0, 0, &list) < 0)
-        return false;
-    store_extent_list_free(&list);
-    return true;
-}
-
 static int open_file(struct sending *s)
 {
     const struct store_identity *id = &s->out.identity;
@@ -154,7 +141,8 @@ static int open_file(struct sending *s)
         return -1;
     }
     s->base = (struct dyad_base){.kind = DYAD_BASE_FROM};
-    if (s->out.history || has_been(s, &s->out.base))
+    if (s->out.history || (s->out.base.kind == DYAD_BASE_FROM && s->out.base.time &&
+                           store_extents_was(extents, id->ino, id->btime, &s->out.base)))
         s->base = s->out.base;
     else
         store_extents_version(extents, id->ino, id->btime, &s->base);
@@ -209,7 +197,7 @@ static int read_piece(struct sending *s)
     room -= PIECE_HEAD;
     if (s->out.history) {
         piece.length = end_in_file(s, extent) - extent->offset;
-        if (piece.length || !extent->length) {
+        if (piece.length || is_cut(s, extent)) {
             piece_put(s->data + s->len, &piece);
             s->len += PIECE_HEAD;
         }

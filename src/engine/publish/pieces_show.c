@@ -28,6 +28,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "dht/base.h"
 #include "engine/core/joined_writers.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_apply.h"
@@ -149,14 +150,15 @@ static bool begins_as_others(struct showing *show)
                           .base = show->root,
                           .mark = pieces_writer(store_dir_id(dmd->dir))};
     struct store_extent_list list;
+    struct dyad_base here;
     struct stat st;
 
     if (show->adopts || !dmd->extents || !id->ino || show->root.kind != DYAD_BASE_FROM ||
         store_dir_stat(dmd->dir, show->upath, &st) < 0 || st.st_ino != id->ino)
         return false;
-    msg.offset = (uint64_t)st.st_size;
-    msg.length =
-        (uint64_t)st.st_mtim.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
+    here = dht_base_of(&st);
+    msg.offset = here.size;
+    msg.length = here.time;
     if (store_extents_list(dmd->extents, id->ino, id->btime, empty ? NULL : &show->root, 0,
                            0, &list) == 0) {
         show->rooted = !empty || list.n || list.ncuts;
@@ -164,7 +166,7 @@ static bool begins_as_others(struct showing *show)
     }
     if (show->rooted && !empty)
         store_extents_add_version(dmd->extents, id->ino, id->btime, &show->root);
-    if (show->root.size == msg.offset && show->root.time == msg.length)
+    if (show->root.size == here.size && show->root.time == here.time)
         show->root.kind = DYAD_BASE_NONE; /* the open says so */
     if (show->root.kind == DYAD_BASE_NONE)
         return false;
