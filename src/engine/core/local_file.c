@@ -146,7 +146,9 @@ enum local_file_left local_file_left(struct member_dmd *dmd,
     read = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0;
     close(fd);
     if (known && local_file_still_there(dmd, record))
-        return LOCAL_FILE_SAME;
+        return read && local_file_is_superseded(dmd, entry->upath, &st)
+                   ? LOCAL_FILE_SUPERSEDED
+                   : LOCAL_FILE_SAME;
     if (!read || S_ISDIR(st.st_mode) || is_left_open(dmd, entry->upath, &id))
         return LOCAL_FILE_UNKNOWN;
     store_dir_describe(dmd->dir, &st, &here);

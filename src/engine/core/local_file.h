@@ -29,10 +29,11 @@ bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath);
  * identity, or (its ino is 0) the mode; sets *identity (may be NULL) in that case. If the
  * whole file is here the mark of a close that was cut short is freed. */
 enum local_file_left {
-    LOCAL_FILE_SAME,    /* the whole file; no mark is left on it */
-    LOCAL_FILE_GONE,    /* nothing is there */
-    LOCAL_FILE_OTHER,   /* another file, or perhaps half of this one; nobody writes it */
-    LOCAL_FILE_UNKNOWN, /* it is being written, or cannot be looked at */
+    LOCAL_FILE_SAME,       /* the whole file; no mark is left on it */
+    LOCAL_FILE_SUPERSEDED, /* the same, and this node was told of a newer version */
+    LOCAL_FILE_GONE,       /* nothing is there */
+    LOCAL_FILE_OTHER,      /* another file, or perhaps half of this one; nobody writes it */
+    LOCAL_FILE_UNKNOWN,    /* it is being written, or cannot be looked at */
 };
 enum local_file_left local_file_left(struct member_dmd *dmd,
                                      const struct store_record *record,

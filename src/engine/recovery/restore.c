@@ -20,7 +20,10 @@
 struct restore {
     struct member_dmd *dmd;
     struct member *member;
-    char **lost;
+    struct {
+        char *upath;
+        bool retired; /* the record stays in the journal's file (refetch.c) */
+    } * lost;
     size_t nlost, nrestored;
 };
 
@@ -33,20 +36,34 @@ static bool is_gone(const struct restore *restore, const struct store_record *re
 }
 
 /* Also what its image had begun to publish when it ended. */
-static bool is_restored(struct member_dmd *dmd, const struct store_record *record)
+static bool is_restored(struct member_dmd *dmd, const struct store_record *record,
+                        enum local_file_left left)
 {
-    return record->kind == STORE_RECORD_ORIGINAL
-               ? local_file_left(dmd, record, NULL) == LOCAL_FILE_SAME
-               : local_file_still_there(dmd, record);
+    return record->kind == STORE_RECORD_ORIGINAL ? left == LOCAL_FILE_SAME
+                                                 : local_file_still_there(dmd, record);
+}
+
+static void lose(struct restore *restore, const char *upath, bool retired)
+{
+    void *grown = realloc(restore->lost, (restore->nlost + 1) * sizeof(*restore->lost));
+
+    if (!grown)
+        return;
+    restore->lost = grown;
+    restore->lost[restore->nlost].retired = retired;
+    if ((restore->lost[restore->nlost].upath = strdup(upath)))
+        restore->nlost++;
 }
 
 static int restore_one(const struct store_record *record, void *arg)
 {
     struct restore *restore = arg;
     struct dyad_entry entry = record->entry;
-    char **lost;
+    enum local_file_left left = record->kind == STORE_RECORD_ORIGINAL
+                                    ? local_file_left(restore->dmd, record, NULL)
+                                    : LOCAL_FILE_OTHER;
 
-    if (is_restored(restore->dmd, record)) {
+    if (is_restored(restore->dmd, record, left)) {
         entry.owner = restore->member->self.rank;
         /* Homes that have changed since do not know of the copy. */
         if (record->kind == STORE_RECORD_COPY)
@@ -78,11 +95,10 @@ static int restore_one(const struct store_record *record, void *arg)
         refetch_want(restore->member, entry.upath);
         return 0;
     }
-    if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
-        restore->lost = lost;
-        if ((lost[restore->nlost] = strdup(record->entry.upath)))
-            restore->nlost++;
-    }
+    /* Homes that have become others since would take it for the newest. */
+    if (left == LOCAL_FILE_SUPERSEDED)
+        refetch_want(restore->member, entry.upath);
+    lose(restore, entry.upath, left == LOCAL_FILE_SUPERSEDED);
     return 0;
 }
 
@@ -95,8 +111,11 @@ static void restore_joined(struct member *member)
             continue;
         store_journal_foreach(restore.dmd->journal, restore_one, &restore);
         for (size_t i = 0; i < restore.nlost; i++) {
-            store_journal_delete(restore.dmd->journal, restore.lost[i]);
-            free(restore.lost[i]);
+            if (restore.lost[i].retired)
+                store_journal_retire(restore.dmd->journal, restore.lost[i].upath);
+            else
+                store_journal_delete(restore.dmd->journal, restore.lost[i].upath);
+            free(restore.lost[i].upath);
         }
         free(restore.lost);
         if (restore.nrestored > 0)

@@ -9,6 +9,7 @@
 
 enum found_as {
     FOUND_SAME,
+    FOUND_SUPERSEDED, /* an original */
     FOUND_GONE,
     FOUND_CHANGED,
     FOUND_LOST,

@@ -138,6 +138,8 @@ static enum found_as find_out(const struct takeover *a, struct member_dmd *dmd,
     switch (local_file_left(dmd, record, identity)) {
     case LOCAL_FILE_SAME:
         return FOUND_SAME;
+    case LOCAL_FILE_SUPERSEDED:
+        return FOUND_SUPERSEDED;
     case LOCAL_FILE_GONE:
         return FOUND_GONE;
     case LOCAL_FILE_OTHER:
