@@ -86,7 +86,9 @@ static void lookup_registered(struct dht_node *node, struct dht_lookup *l, struc
     l->state = LOOKUP_WAITING;
     if (first)
         node_timer_start(node, &l->retry, TIMER_RETRY);
-    if ((first && node->death != NULL) || any_passed_over(l))
+    if (lookup_first_home(node, l) != ask->rank) /* it has come back meanwhile */
+        lookup_round(node, l);
+    else if ((first && node->death != NULL) || any_passed_over(l))
         lookup_ask_others(node, l);
 }
 
@@ -208,15 +210,18 @@ static void lookup_wake(struct dht_node *node)
     }
 }
 
-/* A rank came back: waiters belong where it is now the first home, and it may know more. */
+/* A rank came back: waiters belong where it is now the first home, and it may know more. It
+ * is not passed over any more. */
 static void lookup_rank_back(struct dht_node *node, uint32_t rank)
 {
     struct dht_lookup *l, *tmp;
 
-    (void)rank;
     lookup_wake(node);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {
+        struct ask *ask = asks_find(&l->asks, rank);
+        if (ask != NULL && (l->flags & NET_LOOKUP_WAIT) != 0 && l->state != LOOKUP_ALL)
+            ask->failed = false;
         if (l->state == LOOKUP_WAITING && lookup_first_home(node, l) != l->home)
             lookup_round(node, l);
     }

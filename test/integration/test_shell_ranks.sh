@@ -83,7 +83,7 @@ for i in {1..8}; do
 done
 EOT2
 JOB_ENV+=("W=$WORK")
-for how in last last last once once; do
+for how in last once once once; do
     rm -rf "$WORK"/{old,read,new,image}.[0-9] "$WORK"/dmd.m?
     local_job_ok 60 1@m0 bash "$WORK/newer" write $how -- 2@m1 bash "$WORK/newer" write $how -- \
         1@m2 bash "$WORK/newer" write $how -- 1@m3 bash "$WORK/newer" write $how

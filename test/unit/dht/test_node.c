@@ -600,6 +600,37 @@ static void test_home_dies_with_waiters(void **state)
     }
 }
 
+/* All homes die, and come back as other incarnations (exec): the wait goes back to them. */
+static void test_homes_back_with_waiters(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX], stand_in[DHT_REPLICAS_MAX];
+    struct dht_lookup *lookup;
+    struct result r;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    lookup = fake_lookup(net, reader, 0, WAIT, NULL, &r);
+    fake_net_run(net, MSEC);
+    for (int i = 0; i < 2; i++) {
+        fake_net_kill(net, homes[i], true);
+        fake_net_run(net, MSEC);
+    }
+    fake_homes(net, 0, stand_in);
+    assert_int_equal(dht_lookup_home(lookup), stand_in[0]);
+    for (int i = 1; i >= 0; i--) {
+        fake_net_revive(net, homes[i], true);
+        fake_net_run(net, MSEC);
+        assert_int_equal(dht_lookup_home(lookup), homes[i]);
+    }
+    fake_publish(net, owner, 0, 5, PUB, &(struct result){0});
+    assert_true(fake_net_run_until(net, &r.calls, MSEC));
+    assert_int_equal(r.status, 0);
+    assert_int_equal(r.entry.size, 5);
+    fake_net_destroy(net);
+}
+
 /* Publisher and reader disagree on who is alive: their homes are disjoint. */
 static void test_disjoint_views(void **state)
 {
@@ -2085,6 +2116,7 @@ int main(void)
         cmocka_unit_test(test_duplicate_waits_too),
         cmocka_unit_test(test_invalidate_during_publish),
         cmocka_unit_test(test_home_dies_with_waiters),
+        cmocka_unit_test(test_homes_back_with_waiters),
         cmocka_unit_test(test_disjoint_views),
         cmocka_unit_test(test_negative_needs_all),
         cmocka_unit_test(test_negative_in_a_cut),
