@@ -227,6 +227,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         errno = ENOSPC;
         return -1;
     }
+    store_marks_await_name(s->marks, upath);
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
         store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "store/dmd.h"
+#include "store/marks.h"
 #include "util/entry.h"
 
 struct store_fetch;
@@ -51,10 +52,10 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
 /* The same for a regular file, in the place of `old` (inode and birth time), which is
  * replaced in one step. When `old` has no name any more keep(arg) is called: if true
  * `old` gets its name back, and this fails with EEXIST, as it does if another file has
- * the name. */
-int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identity *old,
-                            bool (*keep)(void *arg), void *arg,
-                            struct store_identity *identity);
+ * the name. `marks` (may be NULL) as for store_fetch_discard_unless(). */
+int store_fetch_commit_over(struct store_fetch *fetch, struct store_marks *marks,
+                            const struct store_identity *old, bool (*keep)(void *arg),
+                            void *arg, struct store_identity *identity);
 /* The identity, but for ctime, that the file will have after the commit. Regular files
  * only. 0 or -1. */
 int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity);
@@ -78,10 +79,11 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity);
 /* The same, but when the file has no name any more keep(arg) is called: if true it gets
- * its name back, and errno is EBUSY. So a file that is being written, which is marked
- * before it is opened, is not removed. */
-int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
-                               const struct store_identity *identity,
+ * its name back, and errno is EBUSY. A file that is being written, which is marked before it is
+ * opened, keeps its name (EBUSY); with `marks` (NULL: none) no writer finds it without a name
+ * meanwhile (store_marks_begin_removal()). */
+int store_fetch_discard_unless(const struct store_dir *dir, struct store_marks *marks,
+                               const char *upath, const struct store_identity *identity,
                                bool (*keep)(void *arg), void *arg);
 /* Open upath with `flags` (no O_CREAT), as store_dir_open() does; also while another process
  * looks whether it has to be discarded, when it has no name for some us. A file that is

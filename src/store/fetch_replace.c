@@ -49,15 +49,42 @@ static int move_aside(int parent, const char *base, int tmpdir, const char *name
     }
 }
 
+/* Writers that come from now on wait (store_marks_await_name()). 0, or -1 EBUSY: one has come
+ * before. */
+static int begin_removal(struct store_marks *marks, const char *upath,
+                         const struct store_identity *identity, store_mark_t *mark)
+{
+    struct store_mark_info info;
+
+    if (!marks)
+        return 0;
+    *mark = store_marks_begin_removal(marks, upath);
+    if (!store_marks_dirty(marks, upath, identity->ino, identity->btime, &info) ||
+        info.state == STORE_MARK_ABANDONED)
+        return 0;
+    errno = EBUSY;
+    return -1;
+}
+
+static void end_removal(struct store_marks *marks, store_mark_t mark)
+{
+    int saved = errno;
+
+    if (mark)
+        store_marks_abort(marks, mark);
+    errno = saved;
+}
+
 /* It is looked at before, too, so that what is clearly another file, or somebody's
  * directory, is not without its name for a moment. */
-int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
-                               const struct store_identity *identity,
+int store_fetch_discard_unless(const struct store_dir *dir, struct store_marks *marks,
+                               const char *upath, const struct store_identity *identity,
                                bool (*keep)(void *arg), void *arg)
 {
     char name[FETCH_NAME_SIZE], aside[FETCH_NAME_SIZE + 32];
     const char *base;
     struct stat st;
+    store_mark_t mark = 0;
     int tmpdir = -1, parent = -1, rc = -1, why = ESTALE;
 
     if (store_dir_check(upath) < 0 ||
@@ -69,7 +96,8 @@ int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
     if (S_ISDIR(st.st_mode) || !is_identity(parent, base, identity))
         goto done;
     fetch_temp_name(upath, name);
-    if (move_aside(parent, base, tmpdir, name, aside, sizeof(aside)) < 0)
+    if (begin_removal(marks, upath, identity, &mark) < 0 ||
+        move_aside(parent, base, tmpdir, name, aside, sizeof(aside)) < 0)
         goto done;
     if (is_identity(tmpdir, aside, identity)) {
         if (!keep || !keep(arg)) {
@@ -85,6 +113,7 @@ int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
         unlinkat(tmpdir, aside, AT_REMOVEDIR);
     errno = why;
 done:
+    end_removal(marks, mark);
     util_fd_close(tmpdir);
     util_fd_close(parent);
     return rc;
@@ -130,7 +159,7 @@ int store_fetch_open_named(const struct store_dir *dir, const char *upath, int f
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity)
 {
-    return store_fetch_discard_unless(dir, upath, identity, NULL, NULL);
+    return store_fetch_discard_unless(dir, NULL, upath, identity, NULL, NULL);
 }
 
 /* The new file is at `aside`, the old one at its name. 0, or -1 with errno: then what is at
@@ -156,11 +185,12 @@ static int exchange(const struct store_fetch *fetch, const char *aside, int pare
     return -1;
 }
 
-int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identity *old,
-                            bool (*keep)(void *arg), void *arg,
-                            struct store_identity *identity)
+int store_fetch_commit_over(struct store_fetch *fetch, struct store_marks *marks,
+                            const struct store_identity *old, bool (*keep)(void *arg),
+                            void *arg, struct store_identity *identity)
 {
     char aside[FETCH_NAME_SIZE + 16];
+    store_mark_t mark = 0;
     const char *base;
     int rc = -1, saved = errno, parent = -1;
 
@@ -177,9 +207,11 @@ int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identi
         renameat(fetch->tmpdir, fetch->name, fetch->tmpdir, aside) < 0)
         goto out;
     struct timespec mtime = store_dir_mtime_get(parent);
-    rc = exchange(fetch, aside, parent, base, old, keep, arg);
+    rc = begin_removal(marks, fetch->upath, old, &mark);
+    if (rc == 0)
+        rc = exchange(fetch, aside, parent, base, old, keep, arg);
     if (rc < 0 && (errno == EINVAL || errno == ENOSYS) &&
-        (store_fetch_discard_unless(fetch->dir, fetch->upath, old, keep, arg) == 0 ||
+        (store_fetch_discard_unless(fetch->dir, NULL, fetch->upath, old, keep, arg) == 0 ||
          errno == ENOENT))
         rc = store_control_rename_new(fetch->tmpdir, aside, parent, base);
     if (rc < 0 && (errno == ESTALE || errno == EBUSY))
@@ -190,6 +222,7 @@ int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identi
             store_identity_read(fetch->fd, identity);
     }
 out:
+    end_removal(marks, mark);
     if (rc == 0)
         errno = saved;
     else if (errno != EEXIST)

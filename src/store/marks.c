@@ -132,10 +132,10 @@ static void raise_to(_Atomic uint32_t *value, uint32_t least)
  * not returned, so no file was opened. A process that is killed between begin() and
  * store_marks_opened() leaves OPENING of a dead process: nothing can have been written,
  * only truncated. */
-static store_mark_t begin(struct store_marks *marks, const char *upath, uint64_t heir)
+static store_mark_t begin(struct store_marks *marks, uint64_t name, uint64_t heir)
 {
     struct marks_table *table = marks->table;
-    uint64_t name = marks_hash_name(upath), word = 0;
+    uint64_t word = 0;
     uint32_t ns, index, limit;
     store_proc_t self = store_proc_self(&ns);
     pid_t pid = store_proc_pid(self);
@@ -171,12 +171,17 @@ taken:;
 
 store_mark_t store_marks_begin(struct store_marks *marks, const char *upath)
 {
-    return begin(marks, upath, 0);
+    return begin(marks, marks_hash_name(upath), 0);
 }
 
 store_mark_t store_marks_begin_joining(struct store_marks *marks, const char *upath)
 {
-    return begin(marks, upath, MARKS_JOINS);
+    return begin(marks, marks_hash_name(upath), MARKS_JOINS);
+}
+
+store_mark_t store_marks_begin_removal(struct store_marks *marks, const char *upath)
+{
+    return begin(marks, marks_hash_removal(upath), 0);
 }
 
 void store_marks_abort(struct store_marks *marks, store_mark_t mark)

@@ -32,6 +32,14 @@ static inline uint64_t marks_hash_name(const char *upath)
     return hash ? hash : 1;
 }
 
+/* Of the mark of who takes the name from its file: nobody looks for that but
+ * store_marks_await_name(). */
+static inline uint64_t marks_hash_removal(const char *upath)
+{
+    uint64_t hash = XXH3_64bits_withSeed(upath, strlen(upath), 1);
+    return hash ? hash : 1;
+}
+
 static inline uint32_t marks_now_seconds(void)
 {
     return (uint32_t)(util_clock_now() / UTIL_NSEC_PER_SEC);

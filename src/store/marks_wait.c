@@ -166,6 +166,35 @@ void store_marks_await_makers(struct store_marks *marks, const char *upath,
     await_opening(marks, upath, true, own);
 }
 
+/* It may be another thread of this process that takes the name; or one that its exec has ended,
+ * whose mark lasts as long as the process. */
+void store_marks_await_name(struct store_marks *marks, const char *upath)
+{
+    struct marks_table *table = marks->table;
+    uint64_t name = marks_hash_removal(upath), until = 0;
+    int saved = errno;
+
+    if (!marks_is_opened(table, name, 0))
+        return;
+    uint32_t top = atomic_load(&table->header.top);
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word;
+        while (word = atomic_load(&slot->word), WORD_STATE(word) == STORE_MARK_OPENING &&
+                                                    atomic_load(&slot->name) == name &&
+                                                    marks_opener_alive(marks, slot, word)) {
+            uint64_t now = util_clock_now();
+            if (!until)
+                until = now + MARKS_GRACE_MSEC * UTIL_NSEC_PER_MSEC;
+            if (now >= until)
+                break;
+            marks_wait_word(marks, slot, word,
+                            (long)((until - now) / UTIL_NSEC_PER_MSEC) + 1);
+        }
+    }
+    errno = saved;
+}
+
 bool store_marks_left(struct store_marks *marks, store_mark_t mark)
 {
     struct marks_slot *slot;

@@ -126,8 +126,8 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
         }
         errno = EBUSY; /* nor taken away for a moment from who is about to publish it */
         if (!must_stay(o) &&
-            store_fetch_discard_unless(dmd->dir, o->upath, &o->record->identity, must_stay,
-                                       o) == 0)
+            store_fetch_discard_unless(dmd->dir, dmd->marks, o->upath, &o->record->identity,
+                                       must_stay, o) == 0)
             return REMOVED;
         if (errno != EBUSY || newer->state != DYAD_ENTRY_PUBLISHED || !is_written(o))
             break;
@@ -183,8 +183,8 @@ void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
         return;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &record.identity) == 0 &&
         local_file_is_superseded(dmd, upath, &st) && !is_written(&o) &&
-        (store_fetch_discard_unless(dmd->dir, upath, &record.identity, is_written, &o) ==
-             0 ||
+        (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, &record.identity,
+                                    is_written, &o) == 0 ||
          errno == ENOENT))
         store_superseded_forget(dmd->dir, dmd->session, upath);
     close(fd);

@@ -242,9 +242,11 @@ static int commit(struct transfer *t)
         return -1;
     }
     if (S_ISREG(t->entry.mode)) {
-        rc = store_fetch_commit_over(t->fetch, &left.file, is_wanted, &left, &t->identity);
+        rc = store_fetch_commit_over(t->fetch, dmd->marks, &left.file, is_wanted, &left,
+                                     &t->identity);
     } else {
-        store_fetch_discard_unless(dmd->dir, t->upath, &left.file, is_wanted, &left);
+        store_fetch_discard_unless(dmd->dir, dmd->marks, t->upath, &left.file, is_wanted,
+                                   &left);
         rc = store_fetch_commit(t->fetch, t->replace, &t->identity);
     }
     if (rc == 0) {

@@ -213,6 +213,6 @@ void lost_update_removed(struct produce *p)
     if (is_written(p))
         store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED, id);
     if (!is_written(p) &&
-        store_fetch_discard_unless(dmd->dir, p->upath, id, is_written, p) == 0)
+        store_fetch_discard_unless(dmd->dir, dmd->marks, p->upath, id, is_written, p) == 0)
         store_superseded_forget(dmd->dir, dmd->session, p->upath);
 }

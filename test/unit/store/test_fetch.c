@@ -452,7 +452,7 @@ static void finds_what_is_aside(void **state)
     fd = store_fetch_open_named(s->dir, "f", O_RDONLY);
     assert_int_equal(store_identity_read(fd, &id), 0);
     close(fd);
-    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, find_aside, s), -1);
+    assert_int_equal(store_fetch_discard_unless(s->dir, NULL, "f", &id, find_aside, s), -1);
     assert_int_equal(store_fetch_discard(s->dir, "f", &id), 0);
     assert_int_equal(store_fetch_open_named(s->dir, "f", O_RDONLY), -1);
     assert_int_equal(errno, ENOENT);
@@ -471,7 +471,7 @@ static void discards_beside_another(void **state)
     int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
     assert_int_equal(store_identity_read(fd, &id), 0);
     close(fd);
-    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, note_aside, s), -1);
+    assert_int_equal(store_fetch_discard_unless(s->dir, NULL, "f", &id, note_aside, s), -1);
     snprintf(other, sizeof(other), ".dyad/tmp/%s", aside_name);
     scratch_write(s, other, "other");
     assert_int_equal(store_fetch_discard(s->dir, "f", &id), 0);
@@ -490,11 +490,11 @@ static void discards_unless(void **state)
     int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
     assert_int_equal(store_identity_read(fd, &id), 0);
     close(fd);
-    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, keep_it, s), -1);
+    assert_int_equal(store_fetch_discard_unless(s->dir, NULL, "f", &id, keep_it, s), -1);
     assert_int_equal(errno, EBUSY);
     check_text(s, "f", "text");
     assert_int_equal(files_in(s, ".dyad/tmp"), 0);
-    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, lose_it, NULL), 0);
+    assert_int_equal(store_fetch_discard_unless(s->dir, NULL, "f", &id, lose_it, NULL), 0);
     assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
 }
 

@@ -262,8 +262,8 @@ static void test_renamed_over(void **state)
     (void)state;
     scratch_write(scratch, "f", "old");
     old = identity_of("f");
-    assert_int_equal(store_fetch_commit_over(fetch("new"), &old, keep_renamed, NULL, NULL),
-                     -1);
+    assert_int_equal(
+        store_fetch_commit_over(fetch("new"), NULL, &old, keep_renamed, NULL, NULL), -1);
     assert_int_equal(errno, EEXIST);
     assert_string_equal(scratch_read(scratch, "f"), "third");
     assert_int_equal(temporaries(), 0);
@@ -279,32 +279,36 @@ static void test_replaced(void **state)
     old = identity_of("f");
     kept = true;
     errno = 0;
-    assert_int_equal(store_fetch_commit_over(fetch("new"), &old, keep, "new", &new), -1);
+    assert_int_equal(store_fetch_commit_over(fetch("new"), NULL, &old, keep, "new", &new),
+                     -1);
     assert_int_equal(errno, EEXIST);
     assert_string_equal(scratch_read(scratch, "f"), "old");
     assert_int_equal(identity_of("f").ino, old.ino);
     kept = false;
-    assert_int_equal(store_fetch_commit_over(fetch("new"), &old, keep, "new", &new), 0);
+    assert_int_equal(store_fetch_commit_over(fetch("new"), NULL, &old, keep, "new", &new),
+                     0);
     assert_string_equal(scratch_read(scratch, "f"), "new");
     assert_int_equal(identity_of("f").ino, new.ino);
     assert_int_equal(look("f").st_mode & 0777, 0640);
     assert_int_equal(look("f").st_mtim.tv_sec, 1000);
     assert_int_equal(asked, 2);
     /* What lies there is another by now: that stays. */
-    assert_int_equal(store_fetch_commit_over(fetch("newer"), &old, keep, "", &new), -1);
+    assert_int_equal(store_fetch_commit_over(fetch("newer"), NULL, &old, keep, "", &new),
+                     -1);
     assert_int_equal(errno, EEXIST);
     assert_string_equal(scratch_read(scratch, "f"), "new");
     /* Nothing lies there. */
     unlink(scratch_path(scratch, "f"));
-    assert_int_equal(store_fetch_commit_over(fetch("newer"), &old, keep, "", &new), 0);
+    assert_int_equal(store_fetch_commit_over(fetch("newer"), NULL, &old, keep, "", &new),
+                     0);
     assert_string_equal(scratch_read(scratch, "f"), "newer");
     assert_int_equal(asked, 2);
     assert_int_equal(temporaries(), 0);
     /* Not all of it has come. */
     struct dyad_entry entry = {.upath = "f", .mode = S_IFREG | 0600, .size = 3};
     old = identity_of("f");
-    assert_int_equal(store_fetch_commit_over(store_fetch_begin(scratch->dir, &entry), &old,
-                                             keep, "", NULL),
+    assert_int_equal(store_fetch_commit_over(store_fetch_begin(scratch->dir, &entry), NULL,
+                                             &old, keep, "", NULL),
                      -1);
     assert_int_equal(errno, EIO);
     assert_string_equal(scratch_read(scratch, "f"), "newer");
