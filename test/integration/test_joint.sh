@@ -5,8 +5,9 @@
 . "$(dirname "$0")/../cluster/lib.sh"
 [ -n "$PYTHON" ] || skip "needs python3"
 cluster_up 3
-case $LEVEL in soak) runs=60 ;; long) runs=4 ;; *) runs=1 ;; esac
-JOB_ENV+=("W=$WORK" "SSD=$SSD" "PYTHONPATH=$TEST_DIR/integration/progs" DYAD_TIMEOUT=20)
+rounds=200
+case $LEVEL in soak) runs=60 rounds=2000 ;; long) runs=4 ;; *) runs=1 rounds=40 ;; esac
+JOB_ENV+=("W=$WORK" "SSD=$SSD" "PYTHONPATH=$TEST_DIR/integration/progs" DYAD_TIMEOUT=20 "ROUNDS=$rounds")
 begin=${JOINT_SEED:-$RANDOM}
 for ((seed = begin; seed < begin + runs; seed++)); do
     for how in creat first late; do
@@ -132,6 +133,30 @@ for n in range(4):
 EOT
 : >"$LOG"
 job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/streams.py"
+! grep "error:" "$LOG" || fail "that is no mishap"
+
+# Two write their part and close the file at once; what they have written comes to who has it open still, and reads all the
+# time: also if it is asked for when its writer has closed it, and the homes do not know that yet.
+cat >"$WORK/closed.py" <<'EOT'
+import os, time
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("closed", 3)
+want = [bytes([65 + rank]) * 64 for rank in range(3)]
+for n in range(int(os.environ["ROUNDS"])):
+    path = f"{SSD}/closed.{n}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    sync()
+    assert os.pwrite(fd, want[me], 64 * me) == 64
+    until = time.monotonic() + 20
+    while me == 0 and os.pread(fd, 192, 0) != b"".join(want):
+        assert time.monotonic() < until, (n, os.pread(fd, 192, 0))
+    os.close(fd)
+    sync()
+    assert open(path, "rb").read() == b"".join(want), n
+EOT
+: >"$LOG"
+job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/closed.py"
 ! grep "error:" "$LOG" || fail "that is no mishap"
 
 # One of those that write it closes and removes it, before the others close it: no close fails, and the name is free on all nodes.

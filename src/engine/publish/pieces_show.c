@@ -486,10 +486,13 @@ static void answer_now(struct answering *a)
     }
     if (rc == 0)
         return;
-    if (later) /* its process has no mark yet */
+    if (later) { /* its process has no mark yet */
         joined_writers_later(member, a->upath, answer_later);
-    else
-        answer(a, rc == ENOENT && !a->history ? 0 : rc);
+        return;
+    }
+    /* What was written here was not looked at: as the owner this node is asked once more. */
+    a->now = a->after;
+    answer(a, rc == ENOENT && !a->history ? 0 : rc);
 }
 
 static void answer_later(void *arg, const char *upath)
