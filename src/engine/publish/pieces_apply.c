@@ -153,13 +153,14 @@ static int ours_read(struct pieces_apply *apply, struct ours *ours)
               apply->upath, (unsigned long long)apply->base.size,
               (unsigned long long)apply->base.time);
     ours_free(ours);
-    error = EBUSY;
-    if (store_extents_version(extents, ino, btime, &base))
-        apply->met = (struct store_extent){.offset = base.size, .length = base.time};
-    else if (store_extents_list(extents, ino, btime, NULL, 0, 0, &ours->all) == 0 &&
-             !ours->all.n && !ours->all.ncuts)
-        error = ESTALE; /* a copy, since a moment ago */
+    errno = store_extents_list(extents, ino, btime, NULL, 0, 0, &ours->all) == 0 &&
+                    !ours->all.n && !ours->all.ncuts
+                ? ESTALE /* a copy, since a moment ago */
+                : EBUSY;
+    error = errno;
     store_extent_list_free(&ours->all);
+    if (error == EBUSY && store_extents_version(extents, ino, btime, &base))
+        apply->met = (struct store_extent){.offset = base.size, .length = base.time};
     errno = error;
     return -1;
 }
@@ -520,7 +521,7 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
  * forked meanwhile has the description, too: the lock is given up. */
 static int put_alone(struct pieces_apply *apply, int fd, struct pieces *pieces)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCK_PIECES, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
     struct store_extents *extents = apply->dmd->extents;
     int rc, saved;
 
