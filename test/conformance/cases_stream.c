@@ -258,8 +258,10 @@ static void nameless(long which, long unused)
 
 static void pipe_to(long which, long unused)
 {
-    static const char *const commands[] = {"cat > f", "cat >> f; echo end >> f", "exit 3",
-                                           "cat | tr a-z A-Z > f", "cat > f & wait"};
+    static const char *const commands[] = {
+        "cat > f", "cat >> f; echo end >> f", "exit 3", "cat | tr a-z A-Z > f",
+        /* a shell gives /dev/null to what runs beside it */
+        "exec 3<&0; cat <&3 > f & wait"};
     FILE *stream = P(popen(commands[which], "w"));
 
     (void)unused;
