@@ -159,6 +159,46 @@ EOT
 job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/closed.py"
 ! grep "error:" "$LOG" || fail "that is no mishap"
 
+# Another node comes while a process of this one is about to open the file, as it does all the time, and one has it open: that one
+# has what the other node writes, too.
+cat >"$WORK/opening.py" <<'EOT'
+import os
+from ranks import barrier
+SSD, W, me = os.environ["SSD"], os.environ["W"], int(os.environ["PMIX_RANK"])  # 0 and 2 are on one node
+sync = barrier("opening", 3)
+for n in range(int(os.environ["ROUNDS"])):
+    path, over = f"{SSD}/opening.{n}", f"{W}/opening.over.{n}"
+    if me == 2:  # so that its next mark is found first
+        fd = os.open(f"{SSD}/first.{n}", os.O_RDWR | os.O_CREAT, 0o644)
+    sync()
+    if me == 0:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    elif me == 2:
+        os.close(fd)
+    sync()
+    if me == 2:
+        while not os.path.exists(over):
+            os.close(os.open(path, os.O_RDWR))
+    elif me == 1:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        assert os.pwrite(fd, b"there", 5) == 5
+        open(over, "x").close()
+    sync()
+    if me == 0:
+        assert os.pread(fd, 10, 0) == b"\0" * 5 + b"there", (n, os.pread(fd, 10, 0))
+        assert os.pwrite(fd, b"here!", 0) == 5
+    sync()
+    if me == 1:
+        assert os.pread(fd, 10, 0) == b"here!there", (n, os.pread(fd, 10, 0))
+    if me != 2:
+        os.close(fd)
+    sync()
+    assert open(path, "rb").read() == b"here!there", n
+EOT
+: >"$LOG"
+job_ok 60 3@n0,n1 "$PYTHON" "$WORK/opening.py"
+! grep "error:" "$LOG" || fail "that is no mishap"
+
 # One of those that write it closes and removes it, before the others close it: no close fails, and the name is free on all nodes.
 cat >"$WORK/removed.py" <<'EOT'
 import os

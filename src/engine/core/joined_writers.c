@@ -75,7 +75,11 @@ bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
     if (fd < 0 || fstat(fd, &st) < 0)
         st.st_ino = 0;
     util_fd_close(fd);
-    return store_marks_dirty(dmd->marks, upath, st.st_ino, 0, info);
+    if (!store_marks_dirty(dmd->marks, upath, st.st_ino, 0, info))
+        return false;
+    if (!info->ino) /* others may have the file open */
+        info->ino = st.st_ino;
+    return true;
 }
 
 /* What is found here; or, if others here have changed it, what they had found. */

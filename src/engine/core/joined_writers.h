@@ -28,7 +28,8 @@ void joined_writers_later(struct member *member, const char *upath,
                           void (*fn)(void *member, const char *upath));
 /* True if both ranks are of one node, and have a storage in common. */
 bool joined_writers_are_beside(const struct net_peer *a, const struct net_peer *b);
-/* True if a process of this node has upath open for writing, opens it, or was killed over it. */
+/* True if a process of this node has upath open for writing, opens it, or was killed over it; *info: the
+ * first of them, with the inode of the file also if that one is only about to open it (0: there is no file). */
 bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
                          struct store_mark_info *info);
 
