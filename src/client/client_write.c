@@ -36,6 +36,7 @@
 #include "util/log.h"
 
 #define PUBLISH_TRIES 8
+#define BEGINS_ANEW   8
 
 /* A slot belongs to one description, so threads that work on different descriptions touch
  * different records, and a fork copies the table as it is right. A record is the
@@ -186,13 +187,15 @@ static void join(struct client *client, enum engine_role role, engine_token toke
                  upath);
 }
 
-int client_write_begin(enum engine_role role, const char *upath, int flags,
-                       enum engine_write how, engine_token *token)
+/* `again`: how often it may begin anew. */
+static int begin(enum engine_role role, const char *upath, int flags, enum engine_write how,
+                 unsigned again, engine_token *token)
 {
     bool part = !(flags & (O_TRUNC | O_EXCL | O_APPEND));
     bool shared = part && (how & ENGINE_WRITE_SHARED), waits, noted = false, met = false;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
+    const enum engine_write told = how;
     int saved = errno;
     store_mark_t mark;
     struct stat st = {0};
@@ -228,6 +231,12 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         return -1;
     }
     store_marks_await_name(s->marks, upath);
+    /* Found here, and removed before there was this mark, for a newer one. From now on it stays. */
+    if (again && S_ISREG(st.st_mode) && !is_here(client, s, upath, flags, &st)) {
+        store_marks_abort(s->marks, mark);
+        errno = saved;
+        return begin(role, upath, flags, told, again - 1, token);
+    }
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
         store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
@@ -245,6 +254,12 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
     errno = saved;
     return 0;
+}
+
+int client_write_begin(enum engine_role role, const char *upath, int flags,
+                       enum engine_write how, engine_token *token)
+{
+    return begin(role, upath, flags, how, BEGINS_ANEW, token);
 }
 
 /* The mark ends without a publish: notify the homes, if they were notified of its begin.

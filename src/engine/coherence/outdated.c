@@ -35,10 +35,8 @@ struct outdated_file {
     int fd; /* of what was at upath after the look; -1: nothing */
 };
 
-static bool is_written(void *arg)
+static bool is_written(const struct outdated_file *o)
 {
-    const struct outdated_file *o = arg;
-
     return store_marks_dirty(o->dmd->marks, o->upath, o->record->identity.ino,
                              o->record->identity.btime, NULL);
 }
@@ -56,9 +54,20 @@ static bool is_changed(const struct outdated_file *o)
             (uint32_t)st.st_mtim.tv_nsec != record->entry.mtime_nsec);
 }
 
-static bool must_stay(void *arg)
+static bool must_stay(struct outdated_file *o)
 {
-    return is_written(arg) || is_changed(arg);
+    return is_written(o) || is_changed(o);
+}
+
+/* The same when the file has lost its name: who opens the name from then on waits, and does not
+ * count. */
+static bool is_taken(void *arg)
+{
+    const struct outdated_file *o = arg;
+
+    return store_marks_dirty(o->dmd->marks, NULL, o->record->identity.ino,
+                             o->record->identity.btime, NULL) ||
+           is_changed(o);
 }
 
 /* True if the file keeps its name, superseded. Besides the files that this node has made
@@ -127,7 +136,7 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
         errno = EBUSY; /* nor taken away for a moment from who is about to publish it */
         if (!must_stay(o) &&
             store_fetch_discard_unless(dmd->dir, dmd->marks, o->upath, &o->record->identity,
-                                       must_stay, o) == 0)
+                                       is_taken, o) == 0)
             return REMOVED;
         if (errno != EBUSY || newer->state != DYAD_ENTRY_PUBLISHED || !is_written(o))
             break;
@@ -183,8 +192,8 @@ void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
         return;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &record.identity) == 0 &&
         local_file_is_superseded(dmd, upath, &st) && !is_written(&o) &&
-        (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, &record.identity,
-                                    is_written, &o) == 0 ||
+        (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, &record.identity, is_taken,
+                                    &o) == 0 ||
          errno == ENOENT))
         store_superseded_forget(dmd->dir, dmd->session, upath);
     close(fd);

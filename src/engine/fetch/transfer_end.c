@@ -182,9 +182,8 @@ struct left {
 };
 
 /* A live writer counts before one that died. */
-static bool is_wanted(void *arg)
+static bool is_wanted(const struct left *left)
 {
-    const struct left *left = arg;
     struct store_marks *marks = left->t->member->dmd[ENGINE_CONSUMER].marks;
     struct store_mark_info info;
 
@@ -201,6 +200,19 @@ static bool is_wanted(void *arg)
         usleep(1000);
     }
     return true;
+}
+
+/* The same when the file has lost its name: who opens that from then on waits, and does not
+ * count. */
+static bool is_taken(void *arg)
+{
+    const struct left *left = arg;
+    struct store_mark_info info;
+
+    return store_marks_dirty(left->t->member->dmd[ENGINE_CONSUMER].marks, NULL,
+                             left->file.ino, left->file.btime, &info)
+               ? info.state != STORE_MARK_ABANDONED
+               : !left->outdated;
 }
 
 /* True if the writer of the file here died, in this job or in one before, or the file is
@@ -242,10 +254,10 @@ static int commit(struct transfer *t)
         return -1;
     }
     if (S_ISREG(t->entry.mode)) {
-        rc = store_fetch_commit_over(t->fetch, dmd->marks, &left.file, is_wanted, &left,
+        rc = store_fetch_commit_over(t->fetch, dmd->marks, &left.file, is_taken, &left,
                                      &t->identity);
     } else {
-        store_fetch_discard_unless(dmd->dir, dmd->marks, t->upath, &left.file, is_wanted,
+        store_fetch_discard_unless(dmd->dir, dmd->marks, t->upath, &left.file, is_taken,
                                    &left);
         rc = store_fetch_commit(t->fetch, t->replace, &t->identity);
     }

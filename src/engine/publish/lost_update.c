@@ -195,13 +195,18 @@ void lost_update_settle(struct produce *p)
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
 }
 
-static bool is_written(void *arg)
+static bool is_written(const struct produce *p, const char *upath)
 {
-    const struct produce *p = arg;
     const struct store_identity *id = &p->record.identity;
 
-    return store_marks_dirty(p->member->dmd[p->role].marks, p->upath, id->ino, id->btime,
+    return store_marks_dirty(p->member->dmd[p->role].marks, upath, id->ino, id->btime,
                              NULL);
+}
+
+/* It has lost its name: who opens that from then on waits, and does not count. */
+static bool is_taken(void *arg)
+{
+    return is_written(arg, NULL);
 }
 
 /* The last of those who have it open may have ended between the two looks, and found it not marked. */
@@ -210,9 +215,9 @@ void lost_update_removed(struct produce *p)
     struct member_dmd *dmd = &p->member->dmd[p->role];
     const struct store_identity *id = &p->record.identity;
 
-    if (is_written(p))
+    if (is_written(p, p->upath))
         store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED, id);
-    if (!is_written(p) &&
-        store_fetch_discard_unless(dmd->dir, dmd->marks, p->upath, id, is_written, p) == 0)
+    if (!is_written(p, p->upath) &&
+        store_fetch_discard_unless(dmd->dir, dmd->marks, p->upath, id, is_taken, p) == 0)
         store_superseded_forget(dmd->dir, dmd->session, p->upath);
 }
