@@ -180,10 +180,13 @@ void store_marks_await_name(struct store_marks *marks, const char *upath)
     for (uint32_t i = 0; i < top; i++) {
         struct marks_slot *slot = &table->slots[i];
         uint64_t word;
-        while (word = atomic_load(&slot->word), WORD_STATE(word) == STORE_MARK_OPENING &&
-                                                    atomic_load(&slot->name) == name &&
-                                                    marks_opener_alive(marks, slot, word)) {
+        while (word = atomic_load(&slot->word),
+               WORD_STATE(word) == STORE_MARK_OPENING && atomic_load(&slot->name) == name) {
             uint64_t now = util_clock_now();
+            if (!marks_opener_alive(marks, slot, word)) {
+                marks_release(marks, i, word); /* if not, another one has */
+                continue;
+            }
             if (!until)
                 until = now + MARKS_GRACE_MSEC * UTIL_NSEC_PER_MSEC;
             if (now >= until)

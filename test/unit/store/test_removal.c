@@ -151,8 +151,10 @@ static void killed_remover(void **state)
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    store_marks_await_name(marks, "f"); /* else the test's time is over */
+    store_marks_await_name(marks, "f");
     assert_false(store_marks_dirty(marks, "f", 0, 0, NULL));
+    assert_int_equal(store_mark_slot(store_marks_begin(marks, "f")),
+                     0); /* it is free again */
     store_marks_destroy(marks);
 }
 
