@@ -187,7 +187,7 @@ static void join(struct client *client, enum engine_role role, engine_token toke
                  upath);
 }
 
-/* `again`: how often it may begin anew. */
+/* `again`: how often it may begin anew. After that the open makes a file, if there is none. */
 static int begin(enum engine_role role, const char *upath, int flags, enum engine_write how,
                  unsigned again, engine_token *token)
 {

@@ -80,8 +80,8 @@ int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity);
 /* The same, but when the file has no name any more keep(arg) is called: if true it gets
  * its name back, and errno is EBUSY. A file that is being written, which is marked before it is
- * opened, keeps its name (EBUSY); with `marks` (NULL: none) no writer finds it without a name
- * meanwhile (store_marks_begin_removal()). */
+ * opened, keeps its name (EBUSY); with `marks` (NULL: none) a writer that comes meanwhile waits
+ * (store_marks_begin_removal()), so keep() is not to count marks that are OPENING. */
 int store_fetch_discard_unless(const struct store_dir *dir, struct store_marks *marks,
                                const char *upath, const struct store_identity *identity,
                                bool (*keep)(void *arg), void *arg);

@@ -50,7 +50,7 @@ static int move_aside(int parent, const char *base, int tmpdir, const char *name
 }
 
 /* Writers that come from now on wait (store_marks_await_name()). 0, or -1 EBUSY: one has come
- * before. */
+ * before. Without a free mark the removal goes on: then no writer can open a file, either. */
 static int begin_removal(struct store_marks *marks, const char *upath,
                          const struct store_identity *identity, store_mark_t *mark)
 {

@@ -91,13 +91,15 @@ store_mark_t store_marks_begin(struct store_marks *marks, const char *upath);
 /* The same before an open that can neither make nor empty the file: such a mark does not
  * count as one that makes the file (store_marks_unfinished()). */
 store_mark_t store_marks_begin_joining(struct store_marks *marks, const char *upath);
-/* Before the file of upath loses its name, or has it taken by another: who opens it for writing
- * from then on waits in store_marks_await_name(), until store_marks_abort(). Such a mark counts for
- * nothing else. So of a writer and of who removes the file one sees the other's mark, and no
- * writer makes a second file beside one that another has open, and that is given its name back. */
+/* Before a process takes the name upath from its file, to remove or to replace it: a process that
+ * opens upath for writing from then on waits in store_marks_await_name(), until
+ * store_marks_abort(). The mark counts for nothing else. The caller looks for writers after this,
+ * so either it sees a writer's mark or the writer sees this one: no writer makes a second file
+ * beside one that another has open and that gets its name back. 0: ENOSPC (no writer gets a
+ * mark, either). */
 store_mark_t store_marks_begin_removal(struct store_marks *marks, const char *upath);
-/* After store_marks_begin(), and before the real open: wait until nobody takes the name from its
- * file, at most a second (that process may be stopped). One load if nobody does.
+/* After store_marks_begin(), and before the real open: wait until no process takes the name
+ * from its file, at most a second (that process may be stopped). One load if none does.
  * Async-signal-safe. */
 void store_marks_await_name(struct store_marks *marks, const char *upath);
 /* The open failed, or is of no interest (not a regular file). */

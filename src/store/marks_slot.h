@@ -32,8 +32,7 @@ static inline uint64_t marks_hash_name(const char *upath)
     return hash ? hash : 1;
 }
 
-/* Of the mark of who takes the name from its file: nobody looks for that but
- * store_marks_await_name(). */
+/* For store_marks_begin_removal(): only store_marks_await_name() looks for it. */
 static inline uint64_t marks_hash_removal(const char *upath)
 {
     uint64_t hash = XXH3_64bits_withSeed(upath, strlen(upath), 1);

@@ -166,8 +166,8 @@ void store_marks_await_makers(struct store_marks *marks, const char *upath,
     await_opening(marks, upath, true, own);
 }
 
-/* It may be another thread of this process that takes the name; or one that its exec has ended,
- * whose mark lasts as long as the process. */
+/* Another thread of this process may take the name, or may have done so when exec ended it: such a
+ * mark lasts as long as the process, hence the bound. */
 void store_marks_await_name(struct store_marks *marks, const char *upath)
 {
     struct marks_table *table = marks->table;

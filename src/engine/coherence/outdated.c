@@ -59,8 +59,8 @@ static bool must_stay(struct outdated_file *o)
     return is_written(o) || is_changed(o);
 }
 
-/* The same when the file has lost its name: who opens the name from then on waits, and does not
- * count. */
+/* The same when the file has lost its name: a process that opens the name from then on waits, and
+ * does not count. */
 static bool is_taken(void *arg)
 {
     const struct outdated_file *o = arg;

@@ -202,8 +202,8 @@ static bool is_wanted(const struct left *left)
     return true;
 }
 
-/* The same when the file has lost its name: who opens that from then on waits, and does not
- * count. */
+/* The same when the file has lost its name: a process that opens the name from then on waits, and
+ * does not count. */
 static bool is_taken(void *arg)
 {
     const struct left *left = arg;

@@ -203,7 +203,7 @@ static bool is_written(const struct produce *p, const char *upath)
                              NULL);
 }
 
-/* It has lost its name: who opens that from then on waits, and does not count. */
+/* It has lost its name: a process that opens the name from then on waits, and does not count. */
 static bool is_taken(void *arg)
 {
     return is_written(arg, NULL);

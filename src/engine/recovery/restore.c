@@ -35,12 +35,13 @@ static bool is_gone(const struct restore *restore, const struct store_record *re
            store_dir_lacks(restore->dmd->dir, record->entry.upath);
 }
 
-/* Also what its image had begun to publish when it ended. */
-static bool is_restored(struct member_dmd *dmd, const struct store_record *record,
-                        enum local_file_left left)
+/* SAME is also what its image had begun to publish when it ended. */
+static enum local_file_left what_is_left(struct member_dmd *dmd,
+                                         const struct store_record *record)
 {
-    return record->kind == STORE_RECORD_ORIGINAL ? left == LOCAL_FILE_SAME
-                                                 : local_file_still_there(dmd, record);
+    if (record->kind == STORE_RECORD_ORIGINAL)
+        return local_file_left(dmd, record, NULL);
+    return local_file_still_there(dmd, record) ? LOCAL_FILE_SAME : LOCAL_FILE_OTHER;
 }
 
 static void lose(struct restore *restore, const char *upath, bool retired)
@@ -59,11 +60,9 @@ static int restore_one(const struct store_record *record, void *arg)
 {
     struct restore *restore = arg;
     struct dyad_entry entry = record->entry;
-    enum local_file_left left = record->kind == STORE_RECORD_ORIGINAL
-                                    ? local_file_left(restore->dmd, record, NULL)
-                                    : LOCAL_FILE_OTHER;
+    enum local_file_left left = what_is_left(restore->dmd, record);
 
-    if (is_restored(restore->dmd, record, left)) {
+    if (left == LOCAL_FILE_SAME) {
         entry.owner = restore->member->self.rank;
         /* Homes that have changed since do not know of the copy. */
         if (record->kind == STORE_RECORD_COPY)

@@ -13,7 +13,7 @@
 /* Shared with the children. A round begins when `round` is raised and ends when all have said so in `done`. */
 struct stage {
     atomic_uint round, done;
-    _Atomic uint64_t ino[2], kept;
+    _Atomic uint64_t ino[2];
     struct store_identity id;
 };
 
