@@ -147,9 +147,6 @@ static void item_later(struct takeover *a, const struct left *left, const struct
  * - SAME, a copy: it goes into our journal, and the homes are asked whether it is still
  *   the newest (takeover_copies.c); that makes us a holder who is told. If it is not the
  *   newest, the copy is removed.
- * - SUPERSEDED, an original: another node has published a newer version. It is not
- *   published again, since homes that have become others meanwhile would take it for the
- *   newest; the newer one is brought (refetch.c).
  * - GONE, an original: who removed the file died before it said so. The homes get a
  *   tombstone, and our journal has the record until they have it (takeover_gone.c).
  * - WRITTEN: a process that lives writes the file, and publishes it. If that is the dead
@@ -186,10 +183,9 @@ static void take_item(struct takeover *a, struct left *left, const struct item *
                !shared_storage(a->member, (enum engine_role)left->role)) {
         takeover_gone_lost(a->member, left->role, found);
         left->removed++;
-    } else if (item->as == FOUND_SUPERSEDED ||
-               (item->as == FOUND_CHANGED && found->kind == STORE_RECORD_COPY &&
-                found->made_here)) {
-        /* A newer version was about to come in the place of what this node had made. */
+    } else if (item->as == FOUND_CHANGED && found->kind == STORE_RECORD_COPY &&
+               found->made_here) {
+        /* It was about to come in the place of what this node had made (transfer_end.c). */
         refetch_want(a->member, found->entry.upath);
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",

@@ -9,7 +9,6 @@
 
 enum found_as {
     FOUND_SAME,
-    FOUND_SUPERSEDED, /* an original */
     FOUND_GONE,
     FOUND_CHANGED,
     FOUND_LOST,

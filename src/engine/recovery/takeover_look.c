@@ -137,9 +137,8 @@ static enum found_as find_out(const struct takeover *a, struct member_dmd *dmd,
                                                                 : FOUND_CHANGED;
     switch (local_file_left(dmd, record, identity)) {
     case LOCAL_FILE_SAME:
+    case LOCAL_FILE_SUPERSEDED: /* the homes say so, and the record has to be in a journal until then */
         return FOUND_SAME;
-    case LOCAL_FILE_SUPERSEDED:
-        return FOUND_SUPERSEDED;
     case LOCAL_FILE_GONE:
         return FOUND_GONE;
     case LOCAL_FILE_OTHER:
