@@ -75,9 +75,9 @@ static bool has_spoken(int fd)
 }
 
 /* A PMIx 4.2.2 server sometimes never reads the first request of a client that connects
- * while another client's connection is being closed (measured under mpirun, 16 ranks on a
- * node, about one of 1,000 Inits that overlap with a Finalize; the 18 bytes are seen in
- * its receive queue).
+ * after another client's Finalize (measured under mpirun, 16 ranks on a node, about one of
+ * 1,000 Inits that overlap with a Finalize, and one of 120 that come a second after eight
+ * Finalizes at once; the 18 bytes are seen in its receive queue).
  *
  * A connection on which the server has said nothing at all is another matter: the server
  * has more to do, or is stopped, and will take it up. If it is cut, the server (mpirun

@@ -14,10 +14,16 @@
  * Ends with 0 if what is expected happened. All ranks print one line.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,11 +33,9 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* How long a rank is looked for before it counts as absent, and how long one lives that is.
- * All who join must have done so by then: with many tests at once, or under a sanitizer,
- * the first and the last are a second apart. */
-#define ABSENT_AFTER (4000 * UTIL_NSEC_PER_MSEC)
-#define ABSENT_LIVES 9
+/* How long a rank is looked for before it counts as absent. They look when all who join
+ * have done so. */
+#define ABSENT_AFTER (1000 * UTIL_NSEC_PER_MSEC)
 
 extern char **environ;
 
@@ -44,7 +48,7 @@ static struct {
     uint32_t nranks, nnodes;
     uint32_t present, absent, wrong;
     bool again;
-    bool leaves;  /* as soon as the others that leave are ready, too (leave_together()) */
+    bool leaves;  /* did not join, and does so to be let go by the launcher */
     bool refused; /* the next session will be */
     uint64_t start, ready, committed, all;
     int failed;
@@ -60,6 +64,44 @@ static void text_of(uint32_t rank, char *text, size_t size)
 static bool joins(uint32_t rank)
 {
     return strcmp(probe.mode, "absent") != 0 || rank % 2 == 0;
+}
+
+/* What the ranks of mode "absent" wait for: how many have joined, have left, and of those
+ * that are absent have joined at last. In a file of the launcher's session directory, so
+ * it goes with the job. */
+static struct together {
+    _Atomic uint32_t joined, left, late;
+} * together;
+
+static int together_open(void)
+{
+    const char *dir = getenv("PMIX_SERVER_TMPDIR"), *size = getenv("OMPI_COMM_WORLD_SIZE");
+    char path[PATH_MAX];
+    int fd;
+
+    if (!dir || !size ||
+        (size_t)snprintf(path, sizeof(path), "%s/probe", dir) >= sizeof(path) ||
+        (fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
+        return -1;
+    probe.nranks = (uint32_t)strtoul(size, NULL, 10);
+    if (ftruncate(fd, sizeof(*together)) == 0)
+        together = mmap(NULL, sizeof(*together), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return !together || together == MAP_FAILED ? -1 : 0;
+}
+
+static void together_count(_Atomic uint32_t *count)
+{
+    atomic_fetch_add(count, 1);
+    syscall(SYS_futex, count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void together_await(_Atomic uint32_t *count, uint32_t n)
+{
+    uint32_t now;
+
+    while ((now = atomic_load(count)) < n)
+        syscall(SYS_futex, count, FUTEX_WAIT, now, NULL, NULL, 0);
 }
 
 static void fail(const char *why)
@@ -104,29 +146,11 @@ static bool leave_together(void)
     return !store || strcmp(store, "hash") != 0;
 }
 
-static bool ask_all(bool (*which)(uint32_t rank))
+static void ask_all(void)
 {
-    bool any = false;
-
-    for (uint32_t r = 0; r < probe.nranks; r++) {
-        if (r == probe.self.rank || !which(r))
-            continue;
-        any = true;
-        if (boot_pmix_get(probe.pmix, r, BOOT_PMIX_ANY) < 0)
+    for (uint32_t r = 0; r < probe.nranks; r++)
+        if (r != probe.self.rank && boot_pmix_get(probe.pmix, r, BOOT_PMIX_ANY) < 0)
             fail("get");
-    }
-    return any;
-}
-
-static bool everyone(uint32_t rank)
-{
-    (void)rank;
-    return true;
-}
-
-static bool not_joining(uint32_t rank)
-{
-    return !joins(rank);
 }
 
 static void on_committed(void *arg, int status)
@@ -138,11 +162,16 @@ static void on_committed(void *arg, int status)
         return;
     }
     if (probe.leaves) {
-        if (!leave_together() || !ask_all(not_joining))
-            net_loop_stop(probe.loop);
+        together_count(&together->late);
+        together_await(&together->late, probe.nranks / 2);
+        net_loop_stop(probe.loop);
         return;
     }
-    ask_all(everyone);
+    if (together) {
+        together_count(&together->joined);
+        together_await(&together->joined, probe.nranks - probe.nranks / 2);
+    }
+    ask_all();
     if (strcmp(probe.mode, "late") != 0) /* a session that has ended hears no more */
         boot_pmix_release(probe.pmix);
     if (probe.nranks == 1 || (strcmp(probe.mode, "destroy") == 0 && !leave_together()))
@@ -180,20 +209,13 @@ static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool
         probe.present++;
     for (uint32_t r = 0; r < probe.nranks; r++)
         expect_absent += !joins(r);
-    if (probe.leaves) { /* all that leave are ready */
-        if (error || probe.present == expect_absent - 1)
-            net_loop_stop(probe.loop);
-        if (error)
-            fail("another one that leaves is missing");
-        return;
-    }
     if (probe.wrong || (error && joins(rank) && strcmp(probe.mode, "late") != 0))
         fail("a blob is wrong or missing");
     if (probe.present == probe.nranks - 1 - expect_absent &&
         (probe.absent == expect_absent || strcmp(probe.mode, "late") == 0)) {
         probe.all = util_clock_now();
         if (strcmp(probe.mode, "destroy") == 0) { /* while all are asked again */
-            ask_all(everyone);
+            ask_all();
             net_loop_stop(probe.loop);
         } else if (probe.nranks > 2 && strcmp(probe.mode, "late") != 0)
             net_timer_start(probe.timer, util_clock_now() + 50 * UTIL_NSEC_PER_MSEC);
@@ -248,11 +270,15 @@ int main(int argc, char **argv)
         util_log_setup(UTIL_LOG_DEBUG, NULL, "probe");
     if (boot_identity_read(&probe.self, environ, &bad) < 0 || !probe.self.launched)
         return 2;
+    if (strcmp(probe.mode, "absent") == 0 && together_open() < 0)
+        return 7;
     if (!joins(probe.self.rank)) {
-        /* Outlive those that look for us. mpirun kills a job in which one rank ends without
-         * PMIx_Init and others called it, so begin a session at the end; not by PMIx_Init
-         * itself, which for ever waits for a server that has not heard it. */
-        sleep(ABSENT_LIVES);
+        /* mpirun kills a job in which one rank ends without PMIx_Init and others called it,
+         * so begin a session at the end; not by PMIx_Init itself, which for ever waits for
+         * a server that has not heard it (that is so for 1 of 100 here, after the Finalize
+         * of the others). With hash, for only there may one ask again. */
+        together_await(&together->left, probe.nranks - probe.nranks / 2);
+        setenv("PMIX_MCA_gds", "hash", 1);
         probe.leaves = true;
     }
     if (strcmp(probe.mode, "deaf") == 0 && pmix_proxy_start(PROXY_DEAF) < 0)
@@ -287,6 +313,8 @@ int main(int argc, char **argv)
     leave = util_clock_now();
     boot_pmix_destroy(probe.pmix, BOOT_PMIX_END);
     uint64_t end = util_clock_now();
+    if (together && !probe.leaves)
+        together_count(&together->left);
     printf(
         "rank %u of %u on %u nodes: present %u absent %u wrong %u; ready %.1f committed "
         "%.1f all "
