@@ -16,6 +16,7 @@
 #include "dht/node_lookup_homes.h"
 #include "dht/node_lookup_cache.h"
 #include "dht/node_module.h"
+#include "dht/node_own.h"
 #include "util/clock.h"
 
 static void take_bytes(struct dht_lookup *l, const struct net_msg *msg)
@@ -28,11 +29,26 @@ static void take_bytes(struct dht_lookup *l, const struct net_msg *msg)
         memcpy(l->bytes, msg->blob, msg->blob_len);
 }
 
-/* An entry that is above newer_than, from a home. True if it is the best so far. One of
- * the best's version may bring what others have not, or not any more: the bytes. */
-static bool lookup_take(struct dht_lookup *l, const struct net_msg *msg)
+/* What a home has said; or, in place of an older version, our own tombstone. A home that was
+ * out of reach may be asked before it has been given that, when all that had it are dead. */
+static const struct dyad_entry *answer_of(struct dht_node *node, const struct dht_lookup *l,
+                                          const struct net_msg *msg)
 {
-    const struct dyad_entry *entry = &msg->entry;
+    const struct dyad_entry *said = &msg->entry;
+    const struct own *own = own_find(node, l->upath, (uint32_t)l->key.full);
+
+    if (said->state == DYAD_ENTRY_PUBLISHED && own != NULL &&
+        own->entry.state == DYAD_ENTRY_WITHDRAWN &&
+        dyad_version_cmp(&own->entry.version, &said->version) > 0)
+        return &own->entry;
+    return said;
+}
+
+/* An entry that is above newer_than. True if it is the best so far. One of the best's
+ * version may bring what others have not, or not any more: the bytes (of msg). */
+static bool lookup_take(struct dht_lookup *l, const struct dyad_entry *entry,
+                        const struct net_msg *msg)
+{
     int order = l->best.state == DYAD_ENTRY_NONE
                     ? 1
                     : dyad_version_cmp(&entry->version, &l->best.version);
@@ -108,7 +124,7 @@ static struct dht_lookup *lookup_find(struct dht_node *node, const struct net_ms
 static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct ask *ask,
                             const struct net_msg *msg)
 {
-    const struct dyad_entry *entry = &msg->entry;
+    const struct dyad_entry *entry = answer_of(node, l, msg);
 
     ask->pending = ask->waiter = ask->wait = false;
     ask->answered = true;
@@ -117,7 +133,7 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
     l->tentative |= ask->tentative;
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;
-    if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, msg)) {
+    if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, entry, msg)) {
         if ((l->flags & NET_LOOKUP_COPY) != 0 && entry->owner != node->config.self)
             copies_note(
                 node, l->upath, &entry->version,
@@ -129,7 +145,7 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
         return;
     }
     if (entry->state == DYAD_ENTRY_WITHDRAWN)
-        lookup_take(l, msg);
+        lookup_take(l, entry, msg);
     /* While another home keeps our waiter, that this one has nothing is no news. */
     if (l->state == LOOKUP_WAITING && l->best.state == DYAD_ENTRY_NONE)
         lookup_advance(node, l);

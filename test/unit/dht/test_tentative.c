@@ -296,6 +296,44 @@ static void test_removed_before(void **state)
     assert_in_range(tried, 1, FAKE_KEYS);
 }
 
+/* A home was cut off when the file was removed, and those that heard of the removal die. Who
+ * removed it finds that home again, which it has not told yet: it believes what it has done
+ * itself. */
+static void test_own_removal(void **state)
+{
+    unsigned tried = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        struct fake_net *net = net_create();
+        uint32_t homes[DHT_REPLICAS_MAX], home;
+        struct result r;
+
+        fake_homes(net, key, homes);
+        home = is_far(homes[0]) ? homes[0] : homes[1];
+        for (uint32_t owner = 0; is_far(home) && owner < FAR; owner++) {
+            fake_net_destroy(net);
+            net = net_create();
+            fake_publish_ok(net, owner, key, 5, PUB);
+            cut_off(net);
+            dht_node_homes(net->rank[owner].node, fake_key(key), homes);
+            if (homes[0] == owner || homes[1] == owner)
+                continue;
+            tried++;
+            fake_publish_ok(net, owner, key, 0, DYAD_ENTRY_WITHDRAWN);
+            fake_net_kill(net, homes[0], true);
+            fake_net_kill(net, homes[1], true);
+            cut(net, false);
+            see_each_other(net, owner, home);
+            fake_lookup(net, owner, key, 0, NULL, &r);
+            assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+            assert_int_equal(r.status, ENOENT);
+        }
+        fake_net_destroy(net);
+    }
+    assert_in_range(tried, 1, FAKE_KEYS * FAR);
+}
+
 /* Who removed it has become another process since then, and does not know of that: the
  * homes that do pass it on to those that were beyond the cut. */
 static void test_removed_by_a_former_process(void **state)
@@ -1396,6 +1434,7 @@ int main(void)
         cmocka_unit_test(test_after_the_cut),
         cmocka_unit_test(test_published_when_cut_off),
         cmocka_unit_test(test_newer_beyond_the_cut),
+        cmocka_unit_test(test_own_removal),
         cmocka_unit_test(test_removed_before),
         cmocka_unit_test(test_removed_by_a_former_process),
         cmocka_unit_test(test_never_resynced),
