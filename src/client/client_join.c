@@ -64,9 +64,11 @@ int client_fetch_to_write(struct client *client, enum engine_role role, const ch
         *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
         if (client_consume_to_write(client, upath, *noted) < 0)
             return -1;
-        if (client_is_here(client, dmd, upath, flags, st) || !(flags & O_APPEND) ||
-            client_is_here(client, dmd, upath, flags | O_NOFOLLOW, &link))
+        if (client_is_here(client, dmd, upath, flags, st))
             return 0;
+        if (!(flags & O_APPEND) ||
+            client_is_here(client, dmd, upath, flags | O_NOFOLLOW, &link))
+            return 1;
         errno = ESTALE;
         return -1;
     }

@@ -176,10 +176,10 @@ static void give_up(engine_token token)
     client_name_free(w.first_upath);
 }
 
-/* 0: ENOSPC; or ESTALE: the file was found here, and removed before there was the mark, for a newer one. From
+/* 0: ENOSPC; or, unless `as_it_is`, ESTALE: the file was found here, and removed before there was the mark, for a newer one. From
  * now on it stays. */
 static store_mark_t take_mark(struct client *client, struct client_dmd *s,
-                              const char *upath, int flags, bool last, struct stat *st)
+                              const char *upath, int flags, bool as_it_is, struct stat *st)
 {
     store_mark_t mark = client_join_only(flags) ? store_marks_begin_joining(s->marks, upath)
                                                 : store_marks_begin(s->marks, upath);
@@ -193,7 +193,7 @@ static store_mark_t take_mark(struct client *client, struct client_dmd *s,
         return 0;
     }
     store_marks_await_name(s->marks, upath);
-    if (!last && S_ISREG(st->st_mode) && !client_is_here(client, s, upath, flags, st)) {
+    if (!as_it_is && S_ISREG(st->st_mode) && !client_is_here(client, s, upath, flags, st)) {
         store_marks_abort(s->marks, mark);
         errno = ESTALE;
         return 0;
@@ -213,7 +213,7 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
          shared = part && ((how & ENGINE_WRITE_SHARED) || (flags & O_APPEND));
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
-    int saved = errno;
+    int saved = errno, found = 0;
     store_mark_t mark;
     struct stat st = {0};
 
@@ -224,7 +224,8 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
     if (how == ENGINE_WRITE_JOINS)
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
-        client_fetch_to_write(client, role, upath, flags, waits, &noted, &st) < 0) {
+        (found = client_fetch_to_write(client, role, upath, flags, waits, &noted, &st)) <
+            0) {
         bool busy =
             errno == ESTALE; /* its node has written to it since, or will publish it soon */
         if (busy && (flags & O_APPEND) && !last)
@@ -242,7 +243,7 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;
-    if (!(mark = take_mark(client, s, upath, flags, last, &st)))
+    if (!(mark = take_mark(client, s, upath, flags, last || found != 0, &st)))
         return -1;
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     if (s->extents && !(flags & (O_TRUNC | O_EXCL)))

@@ -109,10 +109,11 @@ static void writer_remove(struct written *written, struct writer *writer)
         written->root.kind = DYAD_BASE_NONE;
 }
 
-/* What all who join write are changes of what the first one has found. */
-static void set_root(struct written *written, const struct dyad_base *found)
+/* What all who join write are changes of what the first one has found; if that is not known, of what the first
+ * one has that is known to have the `newest`. */
+static void set_root(struct written *written, const struct dyad_base *found, bool newest)
 {
-    if (written->root.kind == DYAD_BASE_NONE)
+    if ((newest || written->nwriters == 1) && written->root.kind == DYAD_BASE_NONE)
         written->root = *found;
 }
 
@@ -287,7 +288,7 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
     if (!old)
-        set_root(written, &msg->base);
+        set_root(written, &msg->base, !msg->base.stays);
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
     writer->removed = false;
     writer->since = msg->after;
@@ -460,7 +461,7 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint6
     else if (written != NULL)
         written_free_empty(node, written);
     if (writer != NULL && since == WRITERS_UNMARKED) /* it has found none */
-        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM});
+        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM}, false);
 }
 
 void dht_node_writers(const struct dht_node *node, const char *upath,
