@@ -7,7 +7,6 @@
  * none as long as each file is written by one node and complete at its close, and storage
  * is not shared.
  */
-#include "dht/base.h"
 #include "dht/node_writers.h"
 
 #include <endian.h>
@@ -109,11 +108,10 @@ static void writer_remove(struct written *written, struct writer *writer)
         written->root.kind = DYAD_BASE_NONE;
 }
 
-/* What all who join write are changes of what the first one has found; if that is not known, of what the first
- * one has that is known to have the `newest`. */
-static void set_root(struct written *written, const struct dyad_base *found, bool newest)
+/* What all who join write are changes of what the first one has found. */
+static void set_root(struct written *written, const struct dyad_base *found)
 {
-    if ((newest || written->nwriters == 1) && written->root.kind == DYAD_BASE_NONE)
+    if (written->nwriters == 1 && written->root.kind == DYAD_BASE_NONE)
         written->root = *found;
 }
 
@@ -257,26 +255,11 @@ static void home_ask(struct dht_node *node, const struct net_msg *msg)
     home_reply(node, msg->source, msg->id, status, msg->entry.upath, by);
 }
 
-/* True if what its node has found is not what another one has published. */
-static bool is_old(const struct dht_node *node, const struct net_msg *msg)
-{
-    const struct dht_record *record;
-    struct dht_key key;
-
-    if (msg->base.kind == DYAD_BASE_NONE || msg->base.stays)
-        return false;
-    dht_key_init(&key, msg->entry.upath, node->config.depth);
-    record = dht_shard_find(node->shard, &key, msg->entry.upath);
-    return record != NULL && dht_base_is_other(&msg->base, &record->entry) &&
-           !is_beside(node, record->entry.owner, msg->source);
-}
-
 static void home_begin(struct dht_node *node, const struct net_msg *msg)
 {
     struct written *written = written_get(node, msg->entry.upath);
     struct writer *writer = written != NULL ? writer_get(written, msg->source) : NULL;
     uint32_t other = DYAD_RANK_NONE;
-    bool old = is_old(node, msg);
 
     if (writer == NULL) {
         if (written != NULL)
@@ -287,15 +270,13 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
         other = msg->source;
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
-    if (!old)
-        set_root(written, &msg->base, !msg->base.stays);
+    set_root(written, &msg->base);
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
     writer->removed = false;
     writer->since = msg->after;
-    /* Who has to have the newest version has to have what they began with, if they write it still. */
-    if (!writer->joined || !msg->base.stays)
+    if (!writer->joined)
         writers_want(node, written, msg->source);
-    home_reply(node, msg->source, msg->id, old ? ESTALE : 0, msg->entry.upath, other);
+    home_reply(node, msg->source, msg->id, 0, msg->entry.upath, other);
 }
 
 /* A rank that reads what it has open for writing asks who else writes it, or has given its pieces
@@ -461,7 +442,7 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint6
     else if (written != NULL)
         written_free_empty(node, written);
     if (writer != NULL && since == WRITERS_UNMARKED) /* it has found none */
-        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM}, false);
+        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM});
 }
 
 void dht_node_writers(const struct dht_node *node, const char *upath,

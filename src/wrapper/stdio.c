@@ -250,13 +250,11 @@ int wrapped_pclose(FILE *stream)
 /* The descriptor is in the table already; what closes the stream takes it out. */
 FILE *wrapped_fdopen(int fd, const char *mode)
 {
-    FILE *stream;
-
-    if (mode && strpbrk(mode, "wa+") && wrapper_tracks(fd))
+    if (mode && mode[0] == 'a' && wrapper_tracks(fd)) /* O_APPEND */
+        wrapper_fd_unrecord(fd);
+    else if (mode && strpbrk(mode, "w+") && wrapper_tracks(fd))
         wrapper_fd_unrecord_stream(fd);
-    stream = REAL(fdopen)(fd, mode);
-    wrapper_fd_flags_changed(fd); /* "a": O_APPEND */
-    return stream;
+    return REAL(fdopen)(fd, mode);
 }
 
 /* glibc's flushes, and closes no descriptor. */

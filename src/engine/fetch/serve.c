@@ -165,9 +165,7 @@ static bool is_unwritten(const struct served *s)
     if (store_marks_all_begin(s->dmd->marks, id->ino, id->btime) &&
         local_file_is_same(s->dmd, record))
         return true;
-    /* What is written by another name of the file is not published by this one. */
-    if (!store_marks_dirty(s->dmd->marks, s->upath, 0, 0, NULL) ||
-        store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
+    if (store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
         return false;
     is = list.ncuts == 0 && (list.n == 0 || list.extent[0].offset >= entry->size);
     store_extent_list_free(&list);

@@ -125,12 +125,10 @@ static void showing_end(struct showing *show)
 {
     produce_fn fn = show->fn;
     void *arg = show->arg;
-    /* The open that makes the file here makes it as the others did. */
-    const bool makes = !show->identity.ino && !show->root.size && !show->root.time;
-    int status = show->status                                 ? show->status
-                 : show->bring || show->rooted                ? 0
-                 : show->root.kind == DYAD_BASE_NONE || makes ? ENOENT
-                                                              : ESTALE;
+    int status = show->status                        ? show->status
+                 : show->bring || show->rooted       ? 0
+                 : show->root.kind == DYAD_BASE_NONE ? ENOENT
+                                                     : ESTALE;
 
     showing_free(show);
     fn(arg, status);
