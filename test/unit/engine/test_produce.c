@@ -143,6 +143,14 @@ int pieces_send(struct member *m, const struct pieces_out *out)
     return 0;
 }
 
+static struct dyad_version gave_way_to;
+
+void pieces_gave_way(struct member *m, const struct dyad_entry *to)
+{
+    (void)m;
+    gave_way_to = to->version;
+}
+
 void pieces_retry(struct member *m)
 {
     (void)m;
@@ -865,6 +873,7 @@ static void test_merged(void **state)
     p->fn(p->arg, ECANCELED, &p->version);
     assert_int_equal(status_done, ESTALE);
     assert_int_equal(ngiven_way, 1); /* which brings that one */
+    assert_int_equal(dyad_version_cmp(&gave_way_to, &refused.version), 0);
 }
 
 /* It emptied the file: the later one. */
