@@ -35,10 +35,11 @@ static const struct dyad_entry *answer_of(struct dht_node *node, const struct dh
                                           const struct net_msg *msg)
 {
     const struct dyad_entry *said = &msg->entry;
-    const struct own *own = own_find(node, l->upath, (uint32_t)l->key.full);
+    const struct own *own = said->state == DYAD_ENTRY_PUBLISHED
+                                ? own_find(node, l->upath, (uint32_t)l->key.full)
+                                : NULL;
 
-    if (said->state == DYAD_ENTRY_PUBLISHED && own != NULL &&
-        own->entry.state == DYAD_ENTRY_WITHDRAWN &&
+    if (own != NULL && own->entry.state == DYAD_ENTRY_WITHDRAWN &&
         dyad_version_cmp(&own->entry.version, &said->version) > 0)
         return &own->entry;
     return said;

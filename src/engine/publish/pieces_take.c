@@ -59,7 +59,8 @@ struct taking {
     int error;       /* of the pool's job */
 };
 
-/* pieces_gave_way() */
+/* What a file of this node has given way to (pieces_gave_way()): the last for each name, until its
+ * owner is gone. It is kept when the owner was told, for that may be lost and asked again. */
 struct yielded {
     struct yielded *prev, *next; /* utlist */
     struct dyad_version version;
@@ -242,7 +243,8 @@ void pieces_gave_way(struct member *member, const struct dyad_entry *to)
     if (y)
         yielded_drop(member, y);
     if (!(y = calloc(1, sizeof(*y) + strlen(to->upath) + 1))) {
-        log_error("out of memory: closes of \"%s\" may hang", to->upath);
+        log_error("out of memory: closes of \"%s\" may wait for good; if so, end the job",
+                  to->upath);
         return;
     }
     y->version = to->version;

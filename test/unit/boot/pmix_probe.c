@@ -66,12 +66,13 @@ static bool joins(uint32_t rank)
     return strcmp(probe.mode, "absent") != 0 || rank % 2 == 0;
 }
 
-/* What the ranks of mode "absent" wait for: how many have joined, have left, and of those
- * that are absent have joined at last. In a file of the launcher's session directory, so
+/* What the ranks of mode "absent" wait for: how many have joined, how many of these have
+ * left, and how many of the absent ones have joined at last. It ends with the test's time. In a file of the launcher's session directory, so
  * it goes with the job. */
-static struct together {
+struct together {
     _Atomic uint32_t joined, left, late;
-} * together;
+};
+static struct together *together;
 
 static int together_open(void)
 {

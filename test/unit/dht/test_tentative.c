@@ -296,9 +296,9 @@ static void test_removed_before(void **state)
     assert_in_range(tried, 1, FAKE_KEYS);
 }
 
-/* A home was cut off when the file was removed, and those that heard of the removal die. Who
- * removed it finds that home again, which it has not told yet: it believes what it has done
- * itself. */
+/* A home was cut off when the file was removed, and the homes that heard of the removal die.
+ * The rank that removed it finds the first one again, and has not told it yet: it believes
+ * its own removal. */
 static void test_own_removal(void **state)
 {
     unsigned tried = 0;
