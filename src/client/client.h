@@ -111,6 +111,10 @@ int client_look(struct client *client, const char *upath, uint64_t timeout_ms);
 /* The same before an open for writing that keeps the content: never waits for a publish.
  * ENOENT: it is not here any more, and not published. */
 int client_look_to_write(struct client *client, const char *upath);
+/* True if upath is on this node's disk, and not superseded, in the program's own view of
+ * the path, as its open will have it. *st is all zero if that cannot be found out. */
+bool client_is_here(const struct client *client, const struct client_dmd *dmd,
+                    const char *upath, int flags, struct stat *st);
 int client_stat(struct client *client, const char *upath, struct net_msg *reply, void *buf);
 /* Withdraw upath. *connection: from client_connect(), or -1; closed by this. NULL: none.
  */

@@ -53,3 +53,32 @@ bool client_join_waits(struct client *client, enum engine_role role, const char 
     errno = saved;
     return waits;
 }
+
+int client_fetch_to_write(struct client *client, enum engine_role role, const char *upath,
+                          int flags, bool waits, bool *noted, struct stat *st)
+{
+    const struct client_dmd *dmd = &client->dmd[role];
+    struct stat link; /* dangling */
+
+    if (!client_is_here(client, dmd, upath, flags, st)) {
+        *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
+        if (client_consume_to_write(client, upath, *noted) < 0)
+            return -1;
+        if (client_is_here(client, dmd, upath, flags, st))
+            return 0;
+        if (!(flags & O_APPEND) ||
+            client_is_here(client, dmd, upath, flags | O_NOFOLLOW, &link))
+            return 1;
+        errno = ESTALE;
+        return -1;
+    }
+    if (waits && client_join_waits(client, role, upath, flags, st, 0)) {
+        errno = EINPROGRESS;
+        return -1;
+    }
+    /* Copies lie in the consumer's directory, which may be the producer's, too. */
+    if (client_may_be_old(client) && !client_shared(client, role) &&
+        strcmp(dmd->real, client->dmd[ENGINE_CONSUMER].real) == 0)
+        return client_look_to_write(client, upath);
+    return 0;
+}

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/client_fd_name.h"
 #include "client/client_impl.h"
@@ -26,12 +27,14 @@ static atomic_bool has_locked;
 
 static int ask(const char *upath, uint64_t offset, uint64_t length, unsigned flags)
 {
+    bool appends = offset == STORE_LOCK_APPEND;
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply, request = {.type = NET_MSG_GUEST_LOCK,
                                      .flags = (uint8_t)flags,
                                      .entry = {.upath = upath},
                                      .offset = offset,
-                                     .length = length};
+                                     .length = length,
+                                     .mark = appends ? (uint64_t)gettid() : 0};
     struct client_asking a = {.client = client_get(),
                               .request = &request,
                               .reply = &reply,

@@ -22,6 +22,7 @@
 #include "store/journal.h"
 #include "store/lease_table.h"
 #include "store/looked.h"
+#include "store/superseded.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -174,4 +175,21 @@ int client_look(struct client *client, const char *upath, uint64_t timeout_ms)
 int client_look_to_write(struct client *client, const char *upath)
 {
     return look(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_WRITER, 0);
+}
+
+bool client_is_here(const struct client *client, const struct client_dmd *dmd,
+                    const char *upath, int flags, struct stat *st)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+    int saved = errno;
+
+    memset(st, 0, sizeof(*st));
+    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
+    bool here =
+        fstatat(AT_FDCWD, path, st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0
+            ? !(store_superseded_may(st->st_mode, st->st_nlink) &&
+                store_superseded(dmd->real, client->renames, upath, STORE_OLD, st->st_ino))
+            : errno != ENOENT;
+    errno = saved;
+    return here;
 }

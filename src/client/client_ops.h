@@ -42,6 +42,8 @@ struct engine_host {
 enum engine_lock { ENGINE_LOCK_NONE, ENGINE_LOCK_READ, ENGINE_LOCK_WRITE };
 #define ENGINE_LOCK_WAIT 4u
 #define ENGINE_LOCK_TEST 8u /* could it be had? */
+#define ENGINE_LOCK_APPEND \
+    0x100u /* of who appends, one thread at a time; offset and length are 0 */
 
 /* A file description open for writing below a DMD, as the engine knows it (a mark); 0:
  * none. */
@@ -101,6 +103,7 @@ enum engine_write {
     /* With any of them, a bit: processes of several nodes open it together (MPI_File_open), and
      * may change what is there. */
     ENGINE_WRITE_SHARED = 4,
+    ENGINE_WRITE_ONCE = 8, /* write_opened() may not fail with ESTALE */
 };
 
 /* The DMD that a upath belongs to. With DYAD_PATH alone both are one. */
@@ -193,8 +196,9 @@ struct engine_ops {
     int (*write_begin)(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token);
     /* The real open returned fd (fd >= 0), or failed (-1). 0; or -1 with EINPROGRESS, as
-     * for write_begin(), if the file was made or emptied since: the token is void, and
-     * the caller closes fd. */
+     * for write_begin(), if the file was made or emptied since, or ESTALE, if another
+     * process of the node has brought it since: the token is void, and the caller closes fd, and
+     * begins anew. */
     int (*write_opened)(engine_token token, int fd, int flags);
     /* The token of a descriptor that this image inherited, open for writing below a DMD,
      * or 0. */

@@ -36,6 +36,23 @@ bool client_write_shared(engine_token token)
     return store_marks_shared_file(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
 }
 
+bool client_write_is_known(engine_token token, int fd)
+{
+    const struct client_dmd *dmd = dmd_of(token);
+    struct store_extent_list list;
+    struct store_identity id;
+    struct dyad_base base;
+    bool is;
+
+    if (!dmd->extents || store_identity_read(fd, &id) < 0 ||
+        store_extents_version(dmd->extents, id.ino, id.btime, &base) ||
+        store_extents_list(dmd->extents, id.ino, id.btime, NULL, 0, 0, &list) < 0)
+        return true;
+    is = list.n || list.ncuts;
+    store_extent_list_free(&list);
+    return is;
+}
+
 /* Before anybody writes: what is recorded are changes of the version that was found. */
 static void add_version(const struct client_dmd *dmd, store_mark_t mark)
 {
@@ -106,7 +123,7 @@ bool client_write_held(engine_token token)
 /* Who holds it has the lock; who was killed over it has not. */
 void client_write_await(engine_token token, int fd)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCK_PIECES, .l_len = 1};
     const struct client_dmd *dmd = dmd_of(token);
     uint64_t ino, btime;
     int rc;

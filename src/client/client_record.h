@@ -14,6 +14,8 @@
  * which what is written are changes; `begun`: the record says of which one. */
 void client_write_record_begin(engine_token token, bool may, bool later, bool since,
                                bool begun);
+/* False: another file has taken the place of the one of which the record says with what its writers began. */
+bool client_write_is_known(engine_token token, int fd);
 bool client_write_recorded(engine_token token);
 uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length);

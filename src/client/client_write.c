@@ -33,10 +33,16 @@
 #include "client/client_record.h"
 #include "config/probes.h"
 #include "store/superseded.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define PUBLISH_TRIES 8
-#define BEGINS_ANEW   8
+
+/* A version that has come meanwhile is seen here when its publisher has told all nodes, of which no
+ * event tells; and others may try the same at the same time. ns. */
+#define NEWER_PAUSE     200000
+#define NEWER_PAUSE_MAX (32 * UTIL_NSEC_PER_MSEC)
+#define NEWER_WAIT      (5 * UTIL_NSEC_PER_SEC)
 
 /* A slot belongs to one description, so threads that work on different descriptions touch
  * different records, and a fork copies the table as it is right. A record is the
@@ -47,6 +53,7 @@ struct writing {
     engine_token token;
     char *first_upath; /* at the open; NULL: not known */
     bool waits;        /* as client_write_begin() was told */
+    bool absent;       /* it has found no file, and does not empty or need to make it */
     bool noted;        /* of fetch_to_write(), or tell_shared() */
     bool shared;       /* ENGINE_WRITE_SHARED */
     bool begun;        /* the member knows of which version what is written are changes */
@@ -109,71 +116,30 @@ static struct store_marks *token_marks(engine_token token)
     return client_get()->dmd[token_role(token)].marks;
 }
 
-/* True if upath is on this node's disk, and not superseded, in the program's own view of
- * the path, as its open will have it. *st is all zero if that cannot be found out. */
-static bool is_here(const struct client *client, const struct client_dmd *dmd,
-                    const char *upath, int flags, struct stat *st)
-{
-    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
-    int saved = errno;
-
-    memset(st, 0, sizeof(*st));
-    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
-    bool here =
-        fstatat(AT_FDCWD, path, st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0
-            ? !(store_superseded_may(st->st_mode, st->st_nlink) &&
-                store_superseded(dmd->real, client->renames, upath, STORE_OLD, st->st_ino))
-            : errno != ENOENT;
-    errno = saved;
-    return here;
-}
-
-/* A file that will be changed in part, or added to, should be the newest; *st: that, or all zero.
- * *noted: the homes were told that it is made if there is none. EALREADY: there is none, and another
- * node makes it, too. */
-static int fetch_to_write(struct client *client, enum engine_role role, const char *upath,
-                          int flags, bool waits, bool *noted, struct stat *st)
-{
-    const struct client_dmd *dmd = &client->dmd[role];
-
-    if (!is_here(client, dmd, upath, flags, st)) {
-        *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
-        if (client_consume_to_write(client, upath, *noted) < 0)
-            return -1;
-        is_here(client, dmd, upath, flags, st);
-        return 0;
-    }
-    if (waits && client_join_waits(client, role, upath, flags, st, 0)) {
-        errno = EINPROGRESS;
-        return -1;
-    }
-    /* Copies lie in the consumer's directory, which may be the producer's, too. */
-    if (client_may_be_old(client) && !client_shared(client, role) &&
-        strcmp(dmd->real, client->dmd[ENGINE_CONSUMER].real) == 0)
-        return client_look_to_write(client, upath);
-    return 0;
-}
-
 /* Others may write it already, each into a file of its own, or do so soon: who reads it asks the
- * homes, which are to know of all of them before any has written. True: others do. */
+ * homes, which are to know of all of them before any has written. True: others do. *old, if it has to be the
+ * newest: the file here is older than what is published. */
 static bool tell_shared(struct client *client, enum engine_role role, engine_token token,
-                        const char *upath)
+                        const char *upath, bool newest, bool *old)
 {
     struct writing *w = writing_of(token);
     bool met;
 
+    *old = false;
     if (w->noted || client_shared(client, role))
         return false;
     w->noted = client_writing(client, role, upath, token & ~TOKEN_PRODUCER,
-                              NET_WRITING_BEGIN | NET_WRITING_JOINED) == 0;
+                              NET_WRITING_BEGIN | NET_WRITING_JOINED |
+                                  (newest ? NET_WRITING_NEWEST : 0)) == 0;
     met = !w->noted && errno == EALREADY;
-    w->noted |= met;
+    *old = !w->noted && errno == ESTALE;
+    w->noted |= met || *old;
     return met;
 }
 
 /* Another node writes it, too: what reads here by way of such a description sees what is written
  * there, and the other way round, from the end of this open on. */
-static void join(struct client *client, enum engine_role role, engine_token token,
+static bool join(struct client *client, enum engine_role role, engine_token token,
                  const char *upath)
 {
     store_mark_t mark = token & ~TOKEN_PRODUCER;
@@ -185,81 +151,7 @@ static void join(struct client *client, enum engine_role role, engine_token toke
     if (!w->begun && errno != ENOENT && errno != ESTALE)
         log_warn("what other nodes read of \"%s\" may lack what is written here: %m",
                  upath);
-}
-
-/* `again`: how often it may begin anew. After that the open makes a file, if there is none. */
-static int begin(enum engine_role role, const char *upath, int flags, enum engine_write how,
-                 unsigned again, engine_token *token)
-{
-    bool part = !(flags & (O_TRUNC | O_EXCL | O_APPEND));
-    bool shared = part && (how & ENGINE_WRITE_SHARED), waits, noted = false, met = false;
-    struct client *client = client_get();
-    struct client_dmd *s = &client->dmd[role];
-    const enum engine_write told = how;
-    int saved = errno;
-    store_mark_t mark;
-    struct stat st = {0};
-
-    *token = 0;
-    how &= ~(unsigned)ENGINE_WRITE_SHARED;
-    waits = how == ENGINE_WRITE_WAITS;
-    if (how == ENGINE_WRITE_JOINS)
-        flags |= O_CREAT;
-    if (!(flags & (O_TRUNC | O_EXCL)) &&
-        fetch_to_write(client, role, upath, flags, waits, &noted, &st) < 0) {
-        if (errno != ENOENT && errno != EALREADY)
-            return -1;
-        met = errno == EALREADY;
-        /* What lies here, if anything, is older, and no version to begin with. */
-        part = shared = false;
-    }
-    /* Of who has found one the homes take no note. */
-    noted &= !S_ISREG(st.st_mode);
-    /* One that is empty yet is as one that is made, by all who open it. */
-    shared |= part && S_ISREG(st.st_mode) && st.st_size == 0;
-    errno = saved;
-    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
-        return 0;
-    mark = client_join_only(flags) ? store_marks_begin_joining(s->marks, upath)
-                                   : store_marks_begin(s->marks, upath);
-    if (!mark) {
-        log_error(
-            "too many files are open for writing below %s on this node: \"%s\" cannot be "
-            "marked",
-            s->path, upath);
-        errno = ENOSPC;
-        return -1;
-    }
-    store_marks_await_name(s->marks, upath);
-    /* Found here, and removed before there was this mark, for a newer one. From now on it stays. */
-    if (again && S_ISREG(st.st_mode) && !is_here(client, s, upath, flags, &st)) {
-        store_marks_abort(s->marks, mark);
-        errno = saved;
-        return begin(role, upath, flags, told, again - 1, token);
-    }
-    *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
-    if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
-        store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
-    else if (s->extents && (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND))
-        store_marks_may_record_later(s->marks, mark);
-    /* In case the descriptor is closed behind our back: its name is all that is left then.
-     */
-    writing_new(*token, upath, waits, noted, shared && s->extents);
-    if (shared && s->extents)
-        met = tell_shared(client, role, *token, upath);
-    if (met && s->extents)
-        join(client, role, *token, upath);
-    /* A member that cannot be reached was logged; the program writes all the same. */
-    if (client_shared(client, role))
-        client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
-    errno = saved;
-    return 0;
-}
-
-int client_write_begin(enum engine_role role, const char *upath, int flags,
-                       enum engine_write how, engine_token *token)
-{
-    return begin(role, upath, flags, how, BEGINS_ANEW, token);
+    return w->begun || errno != ESTALE;
 }
 
 /* The mark ends without a publish: notify the homes, if they were notified of its begin.
@@ -272,6 +164,136 @@ static void tell_end(engine_token token, bool noted, const char *upath, uint8_t 
     if ((noted || client_shared(client, token_role(token))) && !client_member_over())
         client_writing(client, token_role(token), upath, token & ~TOKEN_PRODUCER, what);
     errno = saved;
+}
+
+/* Nothing is opened with that mark. */
+static void give_up(engine_token token)
+{
+    struct writing w = writing_take(token); /* first: then the slot is anybody's */
+
+    store_marks_abort(token_marks(token), token & ~TOKEN_PRODUCER);
+    tell_end(token, w.noted, w.first_upath, NET_WRITING_END);
+    client_name_free(w.first_upath);
+}
+
+/* 0: ENOSPC; or, unless `as_it_is`, ESTALE: the file was found here, and removed before there was the mark, for a newer one. From
+ * now on it stays. */
+static store_mark_t take_mark(struct client *client, struct client_dmd *s,
+                              const char *upath, int flags, bool as_it_is, struct stat *st)
+{
+    store_mark_t mark = client_join_only(flags) ? store_marks_begin_joining(s->marks, upath)
+                                                : store_marks_begin(s->marks, upath);
+
+    if (!mark) {
+        log_error(
+            "too many files are open for writing below %s on this node: \"%s\" cannot be "
+            "marked",
+            s->path, upath);
+        errno = ENOSPC;
+        return 0;
+    }
+    store_marks_await_name(s->marks, upath);
+    if (!as_it_is && S_ISREG(st->st_mode) && !client_is_here(client, s, upath, flags, st)) {
+        store_marks_abort(s->marks, mark);
+        errno = ESTALE;
+        return 0;
+    }
+    return mark;
+}
+
+/* ESTALE, unless it is the `last` try: what it has found went out of date before all who write it knew of
+ * this open. */
+static int begin(enum engine_role role, const char *upath, int flags, enum engine_write how,
+                 bool last, engine_token *token)
+{
+    bool part = !(flags & (O_TRUNC | O_EXCL)), noted = false, met = false, old = false,
+         waits;
+    /* Who appends has to know who else writes it. */
+    bool absent = part && (flags & O_APPEND),
+         shared = part && ((how & ENGINE_WRITE_SHARED) || (flags & O_APPEND));
+    struct client *client = client_get();
+    struct client_dmd *s = &client->dmd[role];
+    int saved = errno, found = 0;
+    store_mark_t mark;
+    struct stat st = {0};
+
+    *token = 0;
+    absent &= !(how & ENGINE_WRITE_ONCE);
+    how &= ~(unsigned)(ENGINE_WRITE_SHARED | ENGINE_WRITE_ONCE);
+    waits = how == ENGINE_WRITE_WAITS;
+    if (how == ENGINE_WRITE_JOINS)
+        flags |= O_CREAT;
+    if (!(flags & (O_TRUNC | O_EXCL)) &&
+        (found = client_fetch_to_write(client, role, upath, flags, waits, &noted, &st)) <
+            0) {
+        bool busy =
+            errno == ESTALE; /* its node has written to it since, or will publish it soon */
+        if (busy && (flags & O_APPEND) && !last)
+            return -1;
+        if (errno != ENOENT && errno != EALREADY && !busy)
+            return -1;
+        met = errno != ENOENT;
+        /* What lies here, if anything, is older, and no version to begin with. */
+        part = shared = false;
+    }
+    /* Of who has found one the homes take no note. */
+    noted &= !S_ISREG(st.st_mode);
+    /* One that is empty yet is as one that is made, by all who open it. */
+    shared |= part && S_ISREG(st.st_mode) && st.st_size == 0;
+    errno = saved;
+    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
+        return 0;
+    if (!(mark = take_mark(client, s, upath, flags, last || found != 0, &st)))
+        return -1;
+    *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
+    if (s->extents && !(flags & (O_TRUNC | O_EXCL)))
+        store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
+    else if (s->extents)
+        store_marks_may_record_later(s->marks, mark);
+    /* In case the descriptor is closed behind our back: its name is all that is left then.
+     */
+    writing_new(*token, upath, waits, noted, shared && s->extents);
+    writing_of(*token)->absent = absent && !S_ISREG(st.st_mode);
+    if (shared && s->extents)
+        met = tell_shared(client, role, *token, upath, flags & O_APPEND, &old);
+    old |= met && s->extents && !join(client, role, *token, upath);
+    if (old && (flags & O_APPEND)) {
+        give_up(*token);
+        *token = 0;
+        if (last)
+            log_error(
+                "\"%s\" cannot be opened to append to it: nobody has all that "
+                "other nodes have written since they opened it",
+                upath);
+        errno = last ? EIO : ESTALE;
+        return -1;
+    }
+    /* A member that cannot be reached was logged; the program writes all the same. */
+    if (client_shared(client, role))
+        client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
+    errno = saved;
+    return 0;
+}
+
+int client_write_begin(enum engine_role role, const char *upath, int flags,
+                       enum engine_write how, engine_token *token)
+{
+    uint64_t pause = NEWER_PAUSE, until = 0, now;
+    int saved = errno;
+
+    while (begin(role, upath, flags, how, until && util_clock_now() >= until, token) < 0) {
+        if (errno != ESTALE)
+            return -1;
+        now = util_clock_now();
+        if (!until)
+            until = now + NEWER_WAIT;
+        /* Of those that began at once each waits for another time. */
+        now = pause + (now ^ (uint64_t)gettid()) % pause;
+        nanosleep(&(struct timespec){.tv_nsec = (long)now}, NULL);
+        pause = pause < NEWER_PAUSE_MAX ? 2 * pause : NEWER_PAUSE_MAX;
+        errno = saved;
+    }
+    return 0;
 }
 
 /* The file may have been made, or emptied, after write_begin() looked. A name that did not
@@ -303,20 +325,20 @@ int client_write_opened(engine_token token, int fd, int flags)
     struct store_marks *marks;
     int saved = errno;
     struct stat st;
-    bool regular, early;
+    bool regular, early, brought;
 
     if (!token)
         return 0;
     marks = token_marks(token);
     regular = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     early = regular && opened_too_early(token, flags, &st);
-    if (!regular || early) {
-        struct writing w = writing_take(token); /* first: then the slot is anybody's */
-        store_marks_abort(marks, token & ~TOKEN_PRODUCER);
-        tell_end(token, w.noted, w.first_upath, NET_WRITING_END);
-        client_name_free(w.first_upath);
-        errno = early ? EINPROGRESS : saved;
-        return early ? -1 : 0;
+    brought = regular && st.st_size > 0 &&
+              (writing_of(token)->absent ||
+               (writing_of(token)->begun && !client_write_is_known(token, fd)));
+    if (!regular || early || brought) {
+        give_up(token);
+        errno = early ? EINPROGRESS : brought ? ESTALE : saved;
+        return early || brought ? -1 : 0;
     }
     if (store_marks_opened(marks, token & ~TOKEN_PRODUCER, fd, (flags & O_TRUNC) != 0) < 0)
         log_error("a file open for writing could not be marked: %m");
@@ -326,8 +348,8 @@ int client_write_opened(engine_token token, int fd, int flags)
             store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0, NULL);
     }
     client_write_record_begin(token, !(flags & (O_TRUNC | O_EXCL)),
-                              (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND),
-                              writing_of(token)->shared, writing_of(token)->begun);
+                              (flags & (O_TRUNC | O_EXCL)) != 0, writing_of(token)->shared,
+                              writing_of(token)->begun);
     errno = saved;
     return 0;
 }
@@ -380,7 +402,14 @@ int client_write_lock(engine_token token, int fd, uint64_t offset, uint64_t leng
     const struct writing *w = writing_of(token);
     char *first =
         w->token == token && w->first_upath ? client_name_copy(w->first_upath) : NULL;
-    int rc = client_lock(token_role(token), fd, first, offset, length, type, flags);
+    int rc;
+
+    if (flags & ENGINE_LOCK_APPEND) {
+        offset = STORE_LOCK_APPEND;
+        length = 1;
+    }
+    rc = client_lock(token_role(token), fd, first, offset, length, type,
+                     flags & ~ENGINE_LOCK_APPEND);
 
     client_name_free(first);
     return rc;

@@ -44,6 +44,13 @@ struct dyad_base dht_base_version(const struct dyad_version *version)
                               .time = version->counter};
 }
 
+bool dht_base_is_other(const struct dyad_base *base, const struct dyad_entry *there)
+{
+    return base->kind == DYAD_BASE_FROM && there->state == DYAD_ENTRY_PUBLISHED &&
+           S_ISREG(there->mode) && !there->conflict &&
+           (there->size > 0 || base->size > 0) && !is_of(base, there);
+}
+
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage)
 {

@@ -17,6 +17,8 @@
  * other; nothing is lost of an empty file that was empty before. Thread-safe (no state). */
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage);
+/* True if the published file `there` is not the one that a writer has found, of another node. */
+bool dht_base_is_other(const struct dyad_base *base, const struct dyad_entry *there);
 /* The base of a writer that has found the file of that entry. */
 struct dyad_base dht_base_from(const struct dyad_entry *found);
 /* The same, of a file here. */

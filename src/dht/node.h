@@ -192,8 +192,8 @@ typedef void (*dht_writing_fn)(void *arg, int status);
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      uint64_t when, dht_writing_fn fn, void *arg);
 
-/* The same as a JOIN, of who has found the file `base` here (kind NONE: there is none), or whose node had when
- * others of it began to write it. */
+/* The same as a JOIN, of who has found the file `base` here (kind NONE: there is none; stays: others of
+ * its node have, and may have changed it). ESTALE: as 0, but another version is published. */
 int dht_node_writing_from(struct dht_node *node, const char *upath,
                           const struct dyad_base *base, uint64_t when, dht_writing_fn fn,
                           void *arg);

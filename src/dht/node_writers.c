@@ -7,6 +7,7 @@
  * none as long as each file is written by one node and complete at its close, and storage
  * is not shared.
  */
+#include "dht/base.h"
 #include "dht/node_writers.h"
 
 #include <endian.h>
@@ -23,6 +24,7 @@ struct writer {
     bool overwritten; /* a version was published since it began, ... */
     bool joined;      /* ... but each writes into a file of its own: so by this rank only */
     bool removed;     /* joined, and another node has removed the name since */
+    bool adds; /* joined, to a published version, which is whole without what it writes */
 };
 
 struct asker {
@@ -108,10 +110,11 @@ static void writer_remove(struct written *written, struct writer *writer)
         written->root.kind = DYAD_BASE_NONE;
 }
 
-/* What all who join write are changes of what the first one has found. */
-static void set_root(struct written *written, const struct dyad_base *found)
+/* What all who join write are changes of what the first one has found; if that is not known, of what the first
+ * one has that is known to have the `newest`. */
+static void set_root(struct written *written, const struct dyad_base *found, bool newest)
 {
-    if (written->nwriters == 1 && written->root.kind == DYAD_BASE_NONE)
+    if ((newest || written->nwriters == 1) && written->root.kind == DYAD_BASE_NONE)
         written->root = *found;
 }
 
@@ -255,12 +258,31 @@ static void home_ask(struct dht_node *node, const struct net_msg *msg)
     home_reply(node, msg->source, msg->id, status, msg->entry.upath, by);
 }
 
+/* The published version, if there is one. */
+static const struct dyad_entry *published(const struct dht_node *node, const char *upath)
+{
+    const struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, upath);
+    return record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED ? &record->entry
+                                                                         : NULL;
+}
+
 static void home_begin(struct dht_node *node, const struct net_msg *msg)
 {
     struct written *written = written_get(node, msg->entry.upath);
-    struct writer *writer = written != NULL ? writer_get(written, msg->source) : NULL;
+    struct writer *writer = written != NULL ? writer_find(written, msg->source) : NULL;
     uint32_t other = DYAD_RANK_NONE;
+    bool adds = writer == NULL || writer->adds;
+    bool newest = msg->base.kind != DYAD_BASE_NONE && !msg->base.stays, old = false;
+    const struct dyad_entry *there = newest ? published(node, msg->entry.upath) : NULL;
 
+    if (there != NULL && !is_beside(node, there->owner, msg->source))
+        old = dht_base_is_other(&msg->base, there);
+    if (writer == NULL && written != NULL)
+        writer = writer_get(written, msg->source);
     if (writer == NULL) {
         if (written != NULL)
             written_free_empty(node, written);
@@ -270,13 +292,16 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
         other = msg->source;
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
-    set_root(written, &msg->base);
+    if (!old)
+        set_root(written, &msg->base, newest);
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
     writer->removed = false;
     writer->since = msg->after;
-    if (!writer->joined)
+    writer->adds = adds && there != NULL && !old;
+    /* Who has to have the newest version has to have what they began with, if they write it still. */
+    if (!writer->joined || newest)
         writers_want(node, written, msg->source);
-    home_reply(node, msg->source, msg->id, 0, msg->entry.upath, other);
+    home_reply(node, msg->source, msg->id, old ? ESTALE : 0, msg->entry.upath, other);
 }
 
 /* A rank that reads what it has open for writing asks who else writes it, or has given its pieces
@@ -287,18 +312,14 @@ static void home_show(struct dht_node *node, const struct net_msg *msg)
         .type = NET_MSG_WRITING_REPLY, .id = msg->id, .rank = DYAD_RANK_NONE};
     const struct written *written =
         node->written != NULL ? written_find(node, msg->entry.upath) : NULL;
-    const struct dht_record *record;
+    const struct dyad_entry *there = published(node, msg->entry.upath);
     const struct writer *writer;
     uint32_t *ranks = written ? malloc(written->nwriters * sizeof(*ranks)) : NULL;
     unsigned n = 0, at = 0;
-    struct dht_key key;
 
-    dht_key_init(&key, msg->entry.upath, node->config.depth);
-    record = dht_shard_find(node->shard, &key, msg->entry.upath);
     reply.entry.upath = msg->entry.upath;
-    if (record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED &&
-        record->entry.recorded && !is_beside(node, record->entry.owner, msg->source))
-        reply.rank = record->entry.owner;
+    if (there != NULL && there->recorded && !is_beside(node, there->owner, msg->source))
+        reply.rank = there->owner;
     if (written != NULL)
         reply.base = written->root;
     while (ranks != NULL &&
@@ -332,15 +353,18 @@ static void writer_leaves(struct dht_node *node, struct written *written,
             heir = dht_node_neighbour(node, writer->rank, heir);
         while (heir != DYAD_RANK_NONE && !node->ops->beside(node->arg, heir, writer->rank));
     if (heir != DYAD_RANK_NONE && writer_find(written, heir) == NULL)
-        *writer = (struct writer){.rank = heir, .joined = true};
+        *writer = (struct writer){.rank = heir, .joined = true, .adds = writer->adds};
     else
         writer_remove(written, writer);
 }
 
+/* `said`: by a rank of its node. */
 static void writer_dead(struct dht_node *node, struct written *written,
-                        struct writer *writer)
+                        struct writer *writer, bool said)
 {
-    if (writer->overwritten)
+    if (writer->adds && said)
+        writer_remove(written, writer);
+    else if (writer->overwritten || writer->adds)
         writer_leaves(node, written, writer);
     else
         writer->abandoned = true;
@@ -356,7 +380,7 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
             writers_remove_node(node, written, msg->source, msg->after);
         writer = writer_find(written, msg->source);
         if (writer != NULL && abandoned)
-            writer_dead(node, written, writer);
+            writer_dead(node, written, writer, true);
         else if (writer != NULL && (!writer->joined || (msg->flags & NET_WRITING_OWN)))
             writer_remove(written, writer);
         askers_wake(node, written);
@@ -442,7 +466,7 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint6
     else if (written != NULL)
         written_free_empty(node, written);
     if (writer != NULL && since == WRITERS_UNMARKED) /* it has found none */
-        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM});
+        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM}, false);
 }
 
 void dht_node_writers(const struct dht_node *node, const char *upath,
@@ -534,7 +558,7 @@ static void writers_rank_lost(struct dht_node *node, uint32_t rank)
             if (written->askers[i].rank == rank)
                 written->askers[i] = written->askers[--written->naskers];
         if (writer != NULL && !writer->abandoned) {
-            writer_dead(node, written, writer);
+            writer_dead(node, written, writer, false);
             askers_wake(node, written);
         }
         written_free_empty(node, written);

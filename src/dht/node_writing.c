@@ -150,7 +150,7 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     tell->status = EHOSTUNREACH;
     for (unsigned i = 0; i < tell->asks.n; i++)
         if (tell->asks.ask[i].answered)
-            tell->status = tell->met ? EALREADY : tell->error;
+            tell->status = tell->error == 0 && tell->met ? EALREADY : tell->error;
     tell->done = true;
     node_timer_stop(node, &tell->timer);
     node_ready_push(node, &tell->ready, tell_deliver);
@@ -285,6 +285,13 @@ int dht_node_who_writes(struct dht_node *node, const char *upath, dht_who_fn fn,
     return 0;
 }
 
+static void tell_begun(struct tell *tell, const struct net_msg *msg)
+{
+    tell->met |= msg->rank != DYAD_RANK_NONE;
+    if (msg->status == ESTALE)
+        tell->error = ESTALE;
+}
+
 static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
 {
     struct tell *tell;
@@ -301,7 +308,7 @@ static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
             if (tell->who != NULL)
                 tell_take(tell, msg);
             else if (tell->what == (NET_WRITING_BEGIN | NET_WRITING_JOINED))
-                tell->met |= msg->rank != DYAD_RANK_NONE;
+                tell_begun(tell, msg);
             tell_advance(node, tell);
         }
         return true;

@@ -111,7 +111,7 @@ enum field {
     X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)                                  \
     X(SHOW, "show", UPATH_MUST | BASE | RANGE | AFTER | MARK)                       \
     X(SHOWN, "shown", AFTER)                                                        \
-    X(GUEST_LOCK, "guest-lock", UPATH_MUST | RANGE)                                 \
+    X(GUEST_LOCK, "guest-lock", UPATH_MUST | RANGE | MARK)                          \
     X(LOCK, "lock", UPATH_MUST | RANGE | MARK)                                      \
     X(LOCKED, "locked", 0)
 

@@ -96,7 +96,8 @@ enum net_msg_type {
                               it; EBUSY: `rank` does, and EAGAIN will come when that has
                               changed; EOWNERDEAD: `rank` did, after entry.version, and
                               did not end it. To BEGIN with JOINED: rank = one on another
-                              node that writes it, too, if there is one. To SHOW: 0, or
+                              node that writes it, too, if there is one; ESTALE: another
+                              version than `base` is published. To SHOW: 0, or
                               EOWNERDEAD: `rank` did not end it; else rank = the owner, if it
                               is on another node, of a version that was put together; blob =
                               the ranks on other nodes that write it, 32 bits each,
@@ -213,10 +214,12 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 /* WRITING: which ranks write it? GUEST_WRITING: bring what these have written (with JOINED:
  * nothing) into the file here, and let them know that this node writes it, too. */
-#define NET_WRITING_SHOW     7u
-#define NET_WRITING_WHAT     0x07u
-#define NET_WRITING_JOINED   0x08u /* of BEGIN: with others, each into its own file */
-#define NET_WRITING_OWN      0x10u /* of END: others of its node may write it still */
+#define NET_WRITING_SHOW   7u
+#define NET_WRITING_WHAT   0x07u
+#define NET_WRITING_JOINED 0x08u /* of BEGIN: with others, each into its own file */
+#define NET_WRITING_OWN    0x10u /* of END: others of its node may write it still */
+#define NET_WRITING_NEWEST \
+    0x20u /* of GUEST_WRITING, BEGIN with JOINED: the file here is to be that */
 #define NET_WRITING_PRODUCER 0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST      0x01u
 #define NET_PIECES_CLOCK     0x02u /* no piece: what time is it? */

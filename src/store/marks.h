@@ -27,9 +27,11 @@
  * locks (pid, start time) of the opener decides. Locks of the program itself must not
  * reach byte 2^62 (the wrapper cuts l_len = 0). */
 #define STORE_MARK_LOCK_OFFSET ((off_t)1 << 62)
-/* The byte whose lock (OFD) a member holds that puts pieces of other nodes into the file. Below it are
- * the locks of programs. */
-#define STORE_LOCKS_END (STORE_MARK_LOCK_OFFSET - 1)
+/* The byte whose lock (OFD) a member holds that puts pieces of other nodes into the file; and that of who
+ * appends to a file that several nodes write. Below are the locks of programs. */
+#define STORE_LOCK_PIECES (STORE_MARK_LOCK_OFFSET - 1)
+#define STORE_LOCK_APPEND (STORE_MARK_LOCK_OFFSET - 2)
+#define STORE_LOCKS_END   STORE_LOCK_APPEND
 
 /* It keeps no descriptor, so it is safe in a program that closes ours; a function that
  * needs one has it for the time of the call. A process that is forked off shares the
@@ -231,6 +233,10 @@ void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
  * never a miss). */
 bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
                        uint64_t btime, struct store_mark_info *info);
+
+/* True if there is one with this inode and birth time that is DIRTY: what is closed is as it will be
+ * published. */
+bool store_marks_any_open(struct store_marks *marks, uint64_t ino, uint64_t btime);
 
 /* A number that rises when a mark ends. */
 uint32_t store_marks_released(const struct store_marks *marks);

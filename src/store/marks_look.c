@@ -25,6 +25,7 @@ struct wanted {
     uint64_t name, ino, btime;
     store_mark_t but; /* not this one; 0: all */
     bool unfinished;  /* store_marks_unfinished() */
+    bool open;        /* store_marks_any_open() */
 };
 
 static bool is_wanted(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
@@ -36,6 +37,8 @@ static bool is_wanted(struct store_marks *marks, struct marks_slot *slot, uint64
         !(wanted->name && state == STORE_MARK_OPENING &&
           atomic_load(&slot->name) == wanted->name))
         return false;
+    if (wanted->open)
+        return state == STORE_MARK_DIRTY;
     return !wanted->unfinished || state == STORE_MARK_CLOSING ||
            state == STORE_MARK_ABANDONED ||
            (state == STORE_MARK_OPENING && atomic_load(&slot->detail) != MARKS_JOINS) ||
@@ -104,6 +107,14 @@ bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own,
         (!wanted.name || atomic_load(&table->names[marks_bucket(wanted.name)]) == 0))
         return false;
     return search(marks, &wanted, NULL);
+}
+
+bool store_marks_any_open(struct store_marks *marks, uint64_t ino, uint64_t btime)
+{
+    struct wanted wanted = {.ino = ino, .btime = btime, .open = true};
+
+    return atomic_load(&marks->table->inodes[marks_bucket(ino)]) > 0 &&
+           search(marks, &wanted, NULL);
 }
 
 bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64_t ino,

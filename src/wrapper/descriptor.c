@@ -226,9 +226,9 @@ static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
     case F_OFD_SETLKW:
         return wrapper_lock(fd, cmd, arg, real);
     case F_SETFL:
-        if (((intptr_t)arg & O_APPEND) && wrapper_tracks(fd))
-            wrapper_fd_unrecord(fd);
-        return real(fd, cmd, arg);
+        rc = real(fd, cmd, arg);
+        wrapper_fd_flags_changed(fd);
+        return rc;
     default:
         return real(fd, cmd, arg);
     }

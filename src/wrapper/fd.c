@@ -134,6 +134,7 @@ static int add(int fd, engine_token token, enum engine_role role, const struct s
     atomic_store(&desc->recorded, false);
     atomic_store(&desc->unrecorded, !ops || !ops->write_recorded);
     atomic_store(&desc->range, 0);
+    atomic_store(&desc->appends, WRAPPER_FD_UNKNOWN);
     desc->role = role;
     desc->dev = st->st_dev;
     desc->ino = st->st_ino;

@@ -21,6 +21,7 @@
 #define WRAPPER_FD_MAX (1 << 20)
 
 struct wrapper_desc;
+struct wrapper_call;
 
 extern _Atomic uint32_t wrapper_fd_table[WRAPPER_FD_MAX];
 
@@ -95,6 +96,14 @@ void wrapper_fd_unrecord(int fd);
  * nothing that is written to fd can be. */
 void wrapper_fd_unrecord_stream(int fd);
 void wrapper_fd_record_streams(void);
+/* True if fd, which is marked, is open with O_APPEND. _flags_changed(): after F_SETFL. */
+bool wrapper_fd_appends(int fd);
+void wrapper_fd_flags_changed(int fd);
+/* fd, whose file other nodes write, too, is about to be appended to: wait until no process of any node
+ * does, and bring what they have written. 0: until wrapper_fd_append_end() no signal is
+ * handled, and calls of this thread pass through; or -1 with EIO. */
+int wrapper_fd_append_begin(int fd, struct wrapper_call *call);
+void wrapper_fd_append_end(int fd, struct wrapper_call *call);
 /* In the child of a fork: forget the references. */
 void wrapper_fd_desc_zero(struct wrapper_desc *desc);
 

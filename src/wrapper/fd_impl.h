@@ -9,7 +9,8 @@
 
 #include "wrapper/fd.h"
 
-#define WRAPPER_FD_DESCS 65536 /* as many as the marks of a node */
+#define WRAPPER_FD_DESCS   65536 /* as many as the marks of a node */
+#define WRAPPER_FD_UNKNOWN (-1)
 
 struct wrapper_desc {
     _Atomic int refs;
@@ -19,6 +20,7 @@ struct wrapper_desc {
     _Atomic bool recorded, unrecorded; /* unrecorded: for good */
     _Atomic uint64_t range;            /* the number of the last that was recorded ... */
     _Atomic uint32_t epoch;            /* ... after so many locks */
+    _Atomic int appends;               /* O_APPEND: 1 or 0; or WRAPPER_FD_UNKNOWN */
     enum engine_role role;
     _Atomic engine_token token; /* 0: settled already, by exec_begin */
     dev_t dev;

@@ -148,3 +148,68 @@ void wrapper_fd_unrecord_stream(int fd)
     if (!streams_recorded && fd >= 0)
         wrapper_fd_unrecord(fd);
 }
+
+bool wrapper_fd_appends(int fd)
+{
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
+    int flags, appends = desc ? atomic_load(&desc->appends) : 0;
+
+    if (appends != WRAPPER_FD_UNKNOWN)
+        return appends;
+    flags = REAL(fcntl)(fd, F_GETFL);
+    atomic_store(&desc->appends, flags >= 0 && (flags & O_APPEND));
+    return flags >= 0 && (flags & O_APPEND);
+}
+
+void wrapper_fd_flags_changed(int fd)
+{
+    struct wrapper_desc *desc = wrapper_fd_marked(fd) ? wrapper_fd_desc(fd) : NULL;
+
+    if (desc)
+        atomic_store(&desc->appends, WRAPPER_FD_UNKNOWN);
+}
+
+int wrapper_fd_append_begin(int fd, struct wrapper_call *call)
+{
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+    int rc, error;
+
+    if (!token || !ops) {
+        errno = EBADF;
+        return -1;
+    }
+    for (;;) {
+        wrapper_call_begin(call);
+        rc = ops->write_lock(token, fd, 0, 0, ENGINE_LOCK_WRITE,
+                             ENGINE_LOCK_WAIT | ENGINE_LOCK_APPEND);
+        if (rc == 0 || errno == ENOENT) /* without a name it is this node's file only */
+            break;
+        error = errno;
+        wrapper_call_end(call);
+        if (error != EINTR) { /* no write of a regular file ends so */
+            errno = EIO;
+            return -1;
+        }
+    }
+    if (rc == 0 && ops->write_show(token, fd) < 0) {
+        wrapper_fd_append_end(fd, call);
+        errno = EIO;
+        return -1;
+    }
+    return 0;
+}
+
+void wrapper_fd_append_end(int fd, struct wrapper_call *call)
+{
+    struct wrapper_desc *desc = wrapper_fd_desc(fd);
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+    int saved = errno;
+
+    if (token && ops)
+        ops->write_lock(token, fd, 0, 0, ENGINE_LOCK_NONE, ENGINE_LOCK_APPEND);
+    wrapper_call_end(call);
+    errno = saved;
+}

@@ -23,7 +23,7 @@
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
 
-#define LOCK_BYTE (((int64_t)1 << 62) - 1) /* the first of the engine's: STORE_LOCKS_END */
+#define LOCK_BYTE (((int64_t)1 << 62) - 2) /* the first of the engine's: STORE_LOCKS_END */
 
 /* If a lock from `start` for `len` (0: to the end) reaches our bytes: its length without
  * them; else 0. */

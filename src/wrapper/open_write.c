@@ -26,6 +26,8 @@
 #include "wrapper/open_impl.h"
 #include "wrapper/real.h"
 
+#define BROUGHT_MAX 16
+
 /* fd, marked by token, could not be entered in the table, and is closed or stays unknown:
  * the file is not published. */
 static void untracked(const struct engine_ops *ops, engine_token token)
@@ -113,10 +115,9 @@ static bool may_block(const struct wrapper_opener *opener)
            (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode));
 }
 
-/* Does not wait. What is published was fetched by write_begin. EINPROGRESS: only with
- * WAITS, and as write_begin and write_opened say. */
-static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener,
-                       enum engine_write how)
+/* ESTALE: another process of the node has brought the file in the midst. */
+static int open_once(const struct engine_ops *ops, const struct wrapper_opener *opener,
+                     enum engine_write how)
 {
     enum engine_role role = wrapper_path_role(opener->where);
     engine_token token = 0;
@@ -131,6 +132,21 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
     if (fd >= 0)
         errno = saved;
     return fd;
+}
+
+/* Does not wait. What is published was fetched by write_begin. EINPROGRESS: only with
+ * WAITS, and as write_begin and write_opened say. */
+static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener,
+                       enum engine_write how)
+{
+    int saved = errno, fd;
+
+    for (int tries = 0; !opener->once && tries < BROUGHT_MAX; tries++) {
+        if ((fd = open_once(ops, opener, how)) >= 0 || errno != ESTALE)
+            return fd;
+        errno = saved;
+    }
+    return open_once(ops, opener, how | ENGINE_WRITE_ONCE);
 }
 
 int wrapper_open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)

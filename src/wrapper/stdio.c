@@ -250,11 +250,13 @@ int wrapped_pclose(FILE *stream)
 /* The descriptor is in the table already; what closes the stream takes it out. */
 FILE *wrapped_fdopen(int fd, const char *mode)
 {
-    if (mode && mode[0] == 'a' && wrapper_tracks(fd)) /* O_APPEND */
-        wrapper_fd_unrecord(fd);
-    else if (mode && strpbrk(mode, "w+") && wrapper_tracks(fd))
+    FILE *stream;
+
+    if (mode && strpbrk(mode, "wa+") && wrapper_tracks(fd))
         wrapper_fd_unrecord_stream(fd);
-    return REAL(fdopen)(fd, mode);
+    stream = REAL(fdopen)(fd, mode);
+    wrapper_fd_flags_changed(fd); /* "a": O_APPEND */
+    return stream;
 }
 
 /* glibc's flushes, and closes no descriptor. */

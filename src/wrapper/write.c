@@ -5,7 +5,12 @@
  * mark, since another node may have joined. Else the range is recorded before the real call,
  * so that the record never has too little, and cut to what was written after it. What cannot
  * be recorded so ends the record of the description, and its file is not put together with
- * other nodes' any more: O_APPEND, calls that name no range (sendfile, splice, aio), shared maps, a file offset that another thread moves in the midst.
+ * other nodes' any more: calls that name no range (sendfile, splice, aio), shared maps, a file
+ * offset that another thread moves in the midst.
+ *
+ * Where a write appends, the range is from the end of the file to where that is afterwards, which may
+ * have what others of this node have appended meanwhile. If other nodes write the file, too, one process
+ * of all appends at a time, when it has what the others have written.
  */
 #include <aio.h>
 #include <errno.h>
@@ -15,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "wrapper/call.h"
 #include "wrapper/caller.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
@@ -22,10 +28,18 @@
 #include "wrapper/real.h"
 #include "wrapper/stream.h"
 
+/* Of what is appended, before that is written: more than any write has, and can be joined. */
+#define APPENDS_LENGTH ((uint64_t)1 << 39)
+
+#define RWF_NOAPPEND_FLAG 0x20 /* RWF_NOAPPEND: Linux 6.9 */
+
 struct recording {
     int fd;
     uint64_t offset, length, number;
-    bool moves; /* at the file offset, which moves */
+    bool moves;   /* at the file offset, which moves */
+    bool appends; /* at the end */
+    bool alone;   /* until `call` is ended */
+    struct wrapper_call call;
 };
 
 /* Also in the child of a vfork, whose descriptors may be others than its table says: then
@@ -36,46 +50,108 @@ static bool is_recorded(int fd)
            wrapper_active();
 }
 
-/* False: nothing is to be recorded, or can be. */
-static bool begin(struct recording *r, int fd, off64_t offset, uint64_t length, bool moves)
+static void alone_end(struct recording *r)
+{
+    if (r->alone)
+        wrapper_fd_append_end(r->fd, &r->call);
+    r->alone = false;
+}
+
+/* Who makes the file one that other nodes write, too, has that noted first, and then waits for what is
+ * recorded here, and has not ended: so after that one of the two sees the other. As begin(). */
+static int begin_append(struct recording *r)
+{
+    struct stat st;
+
+    for (;;) {
+        bool joint = wrapper_fd_joint(r->fd);
+        if (joint && wrapper_fd_append_begin(r->fd, &r->call) < 0)
+            return -1;
+        r->alone = joint;
+        r->number = 0;
+        if (REAL(fstat)(r->fd, &st) == 0) {
+            r->offset = (uint64_t)st.st_size;
+            r->length = APPENDS_LENGTH;
+            r->number = wrapper_fd_record(r->fd, r->offset, r->length);
+        }
+        if (!r->number)
+            alone_end(r);
+        if (!r->number || joint || !wrapper_fd_joint(r->fd))
+            return r->number != 0;
+        wrapper_fd_record_end(r->fd, r->number, r->offset + r->length, r->offset);
+    }
+}
+
+/* 1; 0: nothing is to be recorded, or can be; -1 with errno: the call fails. */
+static int begin(struct recording *r, int fd, off64_t offset, uint64_t length, bool moves,
+                 bool appends)
 {
     int saved = errno;
 
     if (!length)
-        return false;
+        return 0;
+    r->fd = fd;
+    r->moves = moves;
+    r->appends = appends;
+    r->alone = false;
+    if (appends)
+        return begin_append(r);
     if (moves)
         offset = lseek64(fd, 0, SEEK_CUR);
     errno = saved;
     if (offset < 0)
-        return false; /* the real call fails */
-    *r = (struct recording){
-        .fd = fd, .offset = (uint64_t)offset, .length = length, .moves = moves};
+        return 0; /* the real call fails */
+    r->offset = (uint64_t)offset;
+    r->length = length;
     r->number = wrapper_fd_record(fd, r->offset, length);
     return r->number != 0;
 }
 
-static ssize_t end(const struct recording *r, ssize_t written)
+/* Where the range ends of what was appended. A file that was cut in the midst has it elsewhere. */
+static uint64_t appended_end(const struct recording *r, uint64_t written)
+{
+    uint64_t least = r->offset + written;
+    struct stat st;
+
+    if (!written)
+        return r->offset;
+    if (REAL(fstat)(r->fd, &st) == 0 && (uint64_t)st.st_size >= least &&
+        (!r->moves || lseek64(r->fd, 0, SEEK_CUR) >= (off64_t)least))
+        return (uint64_t)st.st_size;
+    wrapper_fd_unrecord(r->fd);
+    return least;
+}
+
+static ssize_t end(struct recording *r, ssize_t written)
 {
     uint64_t planned = r->offset + r->length, at = r->offset;
     int saved = errno;
 
-    if (written > 0)
+    if (r->appends)
+        at = appended_end(r, written > 0 ? (uint64_t)written : 0);
+    else if (written > 0)
         at += (uint64_t)written;
     wrapper_fd_record_end(r->fd, r->number, planned, at);
-    if (r->moves && written > 0 && lseek64(r->fd, 0, SEEK_CUR) != (off64_t)at)
+    if (!r->appends && r->moves && written > 0 &&
+        lseek64(r->fd, 0, SEEK_CUR) != (off64_t)at)
         wrapper_fd_unrecord(r->fd);
+    alone_end(r);
     errno = saved;
     return written;
 }
 
-#define RECORDED(fd, offset, length, moves, call)                          \
-    do {                                                                   \
-        struct recording r_;                                               \
-        if (__builtin_expect(!is_recorded(fd), 1) ||                       \
-            !begin(&r_, fd, (off64_t)(offset), (uint64_t)(length), moves)) \
-            return (call);                                                 \
-        return end(&r_, (call));                                           \
+#define RECORDED_AS(fd, offset, length, moves, appends, call)                           \
+    do {                                                                                \
+        struct recording r_;                                                            \
+        int begun_;                                                                     \
+        if (__builtin_expect(!is_recorded(fd), 1))                                      \
+            return (call);                                                              \
+        begun_ = begin(&r_, fd, (off64_t)(offset), (uint64_t)(length), moves, appends); \
+        return begun_ > 0 ? end(&r_, (call)) : begun_ < 0 ? -1 : (call);                \
     } while (0)
+
+#define RECORDED(fd, offset, length, moves, call) \
+    RECORDED_AS(fd, offset, length, moves, wrapper_fd_appends(fd), call)
 
 /* 0: the real call fails. */
 static uint64_t total(const struct iovec *iov, int n)
@@ -127,25 +203,26 @@ ssize_t wrapped_pwritev64(int fd, const struct iovec *iov, int n, off64_t offset
     RECORDED(fd, offset, total(iov, n), false, REAL(pwritev64)(fd, iov, n, offset));
 }
 
+static bool appends(int fd, int flags)
+{
+    return (flags & RWF_APPEND) || (!(flags & RWF_NOAPPEND_FLAG) && wrapper_fd_appends(fd));
+}
+
 /* Of these two an offset of -1 is the file's, and a flag may make it the end of the file. */
 ssize_t wrapped_pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
 {
-    if ((flags & RWF_APPEND) && is_recorded(fd))
-        wrapper_fd_unrecord(fd);
-    RECORDED(fd, offset, total(iov, n), offset == -1,
-             REAL(pwritev2)(fd, iov, n, offset, flags));
+    RECORDED_AS(fd, offset, total(iov, n), offset == -1, appends(fd, flags),
+                REAL(pwritev2)(fd, iov, n, offset, flags));
 }
 
 ssize_t wrapped_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t offset,
                             int flags)
 {
-    if ((flags & RWF_APPEND) && is_recorded(fd))
-        wrapper_fd_unrecord(fd);
-    RECORDED(fd, offset, total(iov, n), offset == -1,
-             REAL(pwritev64v2)(fd, iov, n, offset, flags));
+    RECORDED_AS(fd, offset, total(iov, n), offset == -1, appends(fd, flags),
+                REAL(pwritev64v2)(fd, iov, n, offset, flags));
 }
 
-/* What fills the buffer of a stream. */
+/* write, writev or what fills the buffer of a stream. */
 ssize_t wrapper_stream_write(FILE *stream, const void *data, ssize_t len)
 {
     RECORDED(stream->_fileno, 0, len, true, wrapper_stream_real_write(stream, data, len));

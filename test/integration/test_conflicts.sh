@@ -8,7 +8,7 @@
 [ -n "$PYTHON" ] || skip "needs python3"
 cluster_up 3
 cat >"$WORK/steps.py" <<'EOT'
-import errno, os, sys, time
+import errno, os, sys, tempfile, time
 W, SSD, me = os.environ["W"], os.environ["SSD"], int(sys.argv[1])
 
 def sync(name):
@@ -33,12 +33,21 @@ def put(name, flags, text):
     os.write(fd, text.encode())
     return fd
 
+def put_unrecorded(name, flags, text):
+    """By a call that is not recorded, so it cannot be put together."""
+    fd = os.open(path(name), flags | os.O_RDWR, 0o644)
+    with tempfile.TemporaryFile(dir=os.environ["W"]) as f:
+        f.write(text.encode())
+        f.flush()
+        assert os.sendfile(fd, f.fileno(), 0, len(text)) == len(text)
+    return fd
+
 def is_text(name, text):
     with open(path(name)) as f:
         have = f.read()
     assert have == text, (name, have, text)
 
-def together(name, flags, first, second, at=""):
+def together(name, flags, first, second, at="", put=put):
     """Ranks 0 and 1 have it open at once; rank 0 closes first. Returns when both have, with rank 1's errno."""
     texts, result = {0: first, 1: second}, None
     fd = put(name, flags, texts[me]) if me in texts else None
@@ -57,14 +66,14 @@ def together(name, flags, first, second, at=""):
 
 small, large = "x" * 100, "y" * 100000
 for size, text in ("small", small), ("large", large):
-    # Both make it, and add to it; both change one that was published.
+    # Both make it; both change one that was published.
     for kind in "new", "old":
         name = f"{kind}.{size}"
         if kind == "old":
             if me == 2:
                 os.close(put(name, os.O_CREAT | os.O_EXCL, text))
             sync(f"{name}.made")
-        result = together(name, os.O_CREAT | os.O_APPEND, "a" + text, "b" + text)
+        result = together(name, os.O_CREAT, "a" + text, "b" + text, put=put_unrecorded)
         assert result in (None, errno.EIO), result
         for how in os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_CREAT:
             fails(errno.EIO, os.open, path(name), how)
@@ -80,7 +89,7 @@ for size, text in ("small", small), ("large", large):
         sync(f"{name}.read")
 
 # Nor is it changed by its name, or given another one.
-assert together("kept", os.O_CREAT | os.O_APPEND, "0", "1") in (None, errno.EIO)
+assert together("kept", os.O_CREAT, "0", "1", put=put_unrecorded) in (None, errno.EIO)
 fails(errno.EIO, os.utime, path("kept"), (1, 1))
 fails(errno.EIO, os.chmod, path("kept"), 0o600)
 fails(errno.EIO, os.rename, path("kept"), path("moved"))

@@ -201,10 +201,6 @@ def by_map(fd):
     with mmap.mmap(fd, 8192) as m:
         m[4096:4100] = b"mmap"
 
-def by_append(fd):
-    with open(path("append"), "ab") as f:
-        f.write(b"more")
-
 def by_sendfile(fd):
     with open(__file__, "rb") as f:
         os.lseek(fd, 4096, os.SEEK_SET)
@@ -221,7 +217,7 @@ def by_protect(fd):
     ctypes.memmove(at + 4096, b"prot", 4)
     libc.munmap(ctypes.c_void_p(at), 8192)
 
-cases = {"protect": by_protect, "map": by_map, "append": by_append, "sendfile": by_sendfile}
+cases = {"protect": by_protect, "map": by_map, "sendfile": by_sendfile}
 for name, write in cases.items():
     fd = os.open(path(name), os.O_RDWR | os.O_CREAT, 0o644) if me < 2 else None
     sync(f"{name}.open")
@@ -277,7 +273,7 @@ EOT
 case $LEVEL in short) rounds=60 ;; long) rounds=300 ;; *) rounds=5000 ;; esac
 JOB_ENV+=("W=$WORK" "SSD=$SSD" "PIECES_SEED=${PIECES_SEED:-$RANDOM}" "PIECES_ROUNDS=$rounds")
 job_ok 100 1@n0 "$PYTHON" "$WORK/steps.py" 0 -- 1@n1 "$PYTHON" "$WORK/steps.py" 1 -- 1@n2 "$PYTHON" "$WORK/steps.py" 2
-for name in map append sendfile protect; do
+for name in map sendfile protect; do
     grep -q "\"$name\" was written here and by rank .* at once" "$LOG" || fail "nobody says why $name cannot be read"
 done
 grep -q 'bytes 100 to 109 of "both.[0-9]*" were written here and by rank' "$LOG" || fail "the bytes that both have written are not named"

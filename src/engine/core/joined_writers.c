@@ -82,8 +82,9 @@ bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
     return true;
 }
 
-/* What is found here; or, if others here have changed it, what they had found. */
-static struct dyad_base found(const struct member_dmd *dmd, const char *upath)
+/* What is found here; or, if others here have changed it, what they had found. `newest`: but if they
+ * have all closed it, and publish it. */
+static struct dyad_base found(const struct member_dmd *dmd, const char *upath, bool newest)
 {
     int fd = store_fetch_open_named(dmd->dir, upath, O_PATH | O_NOFOLLOW);
     struct dyad_base base = {.kind = DYAD_BASE_NONE};
@@ -97,19 +98,23 @@ static struct dyad_base found(const struct member_dmd *dmd, const char *upath)
     }
     util_fd_close(fd);
     if (!store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) ||
-        store_marks_all_begin(dmd->marks, id.ino, id.btime))
+        store_marks_all_begin(dmd->marks, id.ino, id.btime) ||
+        (newest && !store_marks_any_open(dmd->marks, id.ino, id.btime)))
         return dht_base_of(&st);
     if (dmd->extents && store_marks_recorded(dmd->marks, 0, id.ino, id.btime)) {
         store_extents_version(dmd->extents, id.ino, id.btime, &base);
         base.kind = DYAD_BASE_FROM;
+        base.stays = true;
     }
     return base;
 }
 
 int joined_writers_begin(struct member *member, enum engine_role role, const char *upath,
-                         dht_writing_fn fn, void *arg)
+                         bool newest, dht_writing_fn fn, void *arg)
 {
-    const struct dyad_base base = found(&member->dmd[role], upath);
+    struct dyad_base base = found(&member->dmd[role], upath, newest);
+
+    base.stays |= !newest;
 
     return dht_node_writing_from(member->dht, upath, &base, util_clock_now(), fn, arg);
 }

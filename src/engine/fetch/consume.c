@@ -282,7 +282,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         status = look_above(c);
     }
     if (status != EINPROGRESS)
-        consume_end(c, met ? EALREADY : status);
+        consume_end(c, !met ? status : c->seen.counter ? ESTALE : EALREADY);
 }
 
 /* LOOK_UP, if it does not look already. False: it has ended. */

@@ -165,7 +165,9 @@ static bool is_unwritten(const struct served *s)
     if (store_marks_all_begin(s->dmd->marks, id->ino, id->btime) &&
         local_file_is_same(s->dmd, record))
         return true;
-    if (store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
+    /* What was written by another name of the file, and closed, is not published by this one. */
+    if (!store_marks_dirty(s->dmd->marks, NULL, id->ino, id->btime, NULL) ||
+        store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
         return false;
     is = list.ncuts == 0 && (list.n == 0 || list.extent[0].offset >= entry->size);
     store_extent_list_free(&list);

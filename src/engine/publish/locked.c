@@ -12,13 +12,13 @@
 
 #include "util/fd_close.h"
 
-struct locked *locked_find(struct locked *all, const char *upath, pid_t pid)
+struct locked *locked_find(struct locked *all, const char *upath, uint64_t owner)
 {
     struct locked *locked;
 
     DL_FOREACH(all, locked)
     {
-        if (locked->pid == pid && strcmp(locked->upath, upath) == 0)
+        if (locked->owner == owner && strcmp(locked->upath, upath) == 0)
             break;
     }
     return locked;
@@ -45,20 +45,20 @@ static void process_ended(void *arg, int fd, uint32_t events)
 }
 
 struct locked *locked_get(struct locked **all, struct member *member, const char *upath,
-                          pid_t pid, void (*ended)(struct locked *locked))
+                          uint64_t owner, void (*ended)(struct locked *locked))
 {
-    struct locked *locked = locked_find(*all, upath, pid);
+    struct locked *locked = locked_find(*all, upath, owner);
 
     if (locked || !(locked = calloc(1, sizeof(*locked) + strlen(upath) + 1)))
         return locked;
     locked->member = member;
-    locked->pid = pid;
+    locked->owner = owner;
     locked->ended = ended;
     locked->pidfd = -1;
     strcpy(locked->upath, upath);
     DL_APPEND(*all, locked);
-    if (pid != getpid()) {
-        locked->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if ((pid_t)owner != getpid()) {
+        locked->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)owner, 0);
         locked->watch = locked->pidfd < 0 ? NULL
                                           : net_loop_watch(member->loop, locked->pidfd,
                                                            EPOLLIN, process_ended, locked);

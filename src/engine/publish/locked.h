@@ -14,7 +14,7 @@
 struct locked {
     struct locked *prev, *next; /* utlist */
     struct member *member;
-    pid_t pid;
+    uint64_t owner; /* locks_start() */
     int pidfd;
     struct net_watch *watch; /* NULL: of this process */
     void (*ended)(struct locked *locked);
@@ -23,11 +23,11 @@ struct locked {
     char upath[];
 };
 
-struct locked *locked_find(struct locked *all, const char *upath, pid_t pid);
+struct locked *locked_find(struct locked *all, const char *upath, uint64_t owner);
 /* The same; made if there is none. `ended` is called when its process has ended. NULL with errno: no memory, or
  * it has. */
 struct locked *locked_get(struct locked **all, struct member *member, const char *upath,
-                          pid_t pid, void (*ended)(struct locked *locked));
+                          uint64_t owner, void (*ended)(struct locked *locked));
 void locked_free(struct locked **all, struct locked *locked);
 
 #endif

@@ -39,7 +39,7 @@
 struct locks_op {
     struct locks_op *prev, *next; /* utlist */
     struct member *member;
-    pid_t pid;
+    uint64_t owner;
     struct lock_range range;
     uint8_t flags;
     uint64_t id;
@@ -62,9 +62,9 @@ struct locks {
     struct locks_op *ops;
 };
 
-static struct locked *find(struct member *member, const char *upath, pid_t pid)
+static struct locked *find(struct member *member, const char *upath, uint64_t owner)
 {
-    return locked_find(OWN(member, locks)->locked, upath, pid);
+    return locked_find(OWN(member, locks)->locked, upath, owner);
 }
 
 /* --- what is asked of one node --- */
@@ -73,7 +73,7 @@ static void answered(struct member *member, uint32_t rank, uint64_t id, int stat
 
 /* 0 or -1. With NET_LOCK_FORGET there is no answer. */
 static int ask(struct member *member, uint32_t rank, uint64_t id, const char *upath,
-               pid_t pid, const struct lock_range *range, uint8_t flags)
+               uint64_t owner, const struct lock_range *range, uint8_t flags)
 {
     struct net_msg msg = {.type = NET_MSG_LOCK,
                           .flags = flags,
@@ -81,7 +81,7 @@ static int ask(struct member *member, uint32_t rank, uint64_t id, const char *up
                           .entry.upath = upath,
                           .offset = range->begin,
                           .length = range->end - range->begin,
-                          .mark = (uint64_t)pid};
+                          .mark = owner};
     struct locks_request request = {.rank = rank,
                                     .id = id,
                                     .owner = msg.mark,
@@ -96,13 +96,13 @@ static int ask(struct member *member, uint32_t rank, uint64_t id, const char *up
     return 0;
 }
 
-static const struct lock_range all = {.end = STORE_LOCKS_END};
+static const struct lock_range all = {.end = STORE_LOCK_APPEND + 1};
 
 /* Its process has ended. */
 static void give_up(struct locked *locked)
 {
     for (unsigned i = 0; i < locked->asked.n; i++)
-        ask(locked->member, locked->asked.rank[i], 0, locked->upath, locked->pid, &all,
+        ask(locked->member, locked->asked.rank[i], 0, locked->upath, locked->owner, &all,
             NET_LOCK_FORGET);
     locked_free(&OWN(locked->member, locks)->locked, locked);
 }
@@ -122,7 +122,7 @@ static void begin_queued(void *arg);
 
 static bool is_beside(const struct locks_op *a, const struct locks_op *b)
 {
-    return a != b && a->pid == b->pid && strcmp(a->upath, b->upath) == 0;
+    return a != b && a->owner == b->owner && strcmp(a->upath, b->upath) == 0;
 }
 
 /* It is over: one of its process that has waited for that may begin. */
@@ -156,7 +156,7 @@ static void undo(struct locks_op *op, unsigned n)
     if (op->range.type == NET_LOCK_NONE || (op->flags & NET_LOCK_TEST))
         return;
     for (unsigned i = 0; i < n && i < op->nodes.n; i++)
-        ask(op->member, op->nodes.rank[i], op->id, op->upath, op->pid, &op->range,
+        ask(op->member, op->nodes.rank[i], op->id, op->upath, op->owner, &op->range,
             NET_LOCK_FORGET);
 }
 
@@ -200,7 +200,7 @@ static bool asks_beside(const struct locks_op *op)
 /* 0: its process has that lock; ENOLCK, logged: another one of some of these bytes; or NOT_HELD. */
 static int held_already(const struct locks_op *op)
 {
-    const struct locked *locked = find(op->member, op->upath, op->pid);
+    const struct locked *locked = find(op->member, op->upath, op->owner);
     bool same;
 
     if (!locked || !lock_ranges_meet(&locked->ranges, &op->range, &same))
@@ -225,12 +225,12 @@ static void succeed(struct locks_op *op)
     }
     if (op->range.type == NET_LOCK_NONE) {
         if (op->range.begin == all.begin && op->range.end == all.end && is_alone(op) &&
-            (locked = find(member, op->upath, op->pid)) && !locked->ranges.n)
+            (locked = find(member, op->upath, op->owner)) && !locked->ranges.n)
             locked_free(&OWN(member, locks)->locked, locked);
         end(op, 0);
         return;
     }
-    locked = find(member, op->upath, op->pid);
+    locked = find(member, op->upath, op->owner);
     if (!locked || lock_ranges_add(&locked->ranges, &op->range) < 0)
         refuse(op, "no memory, or its process has ended");
     else
@@ -254,15 +254,15 @@ static void ask_anew(struct locks_op *op)
 
 static void ask_next(struct locks_op *op)
 {
-    struct locked *locked = find(op->member, op->upath, op->pid);
+    struct locked *locked = find(op->member, op->upath, op->owner);
 
     for (; op->at < op->nodes.n; op->at++) {
         if (!locked || lock_nodes_add(&locked->asked, op->nodes.rank[op->at]) < 0) {
             refuse(op, "no memory, or its process has ended");
             return;
         }
-        if (ask(op->member, op->nodes.rank[op->at], op->id, op->upath, op->pid, &op->range,
-                op->flags) == 0)
+        if (ask(op->member, op->nodes.rank[op->at], op->id, op->upath, op->owner,
+                &op->range, op->flags) == 0)
             return;
         if (op->range.type != NET_LOCK_NONE) {
             ask_anew(op);
@@ -323,7 +323,7 @@ static bool is_to_meet(struct locks_op *op, const uint32_t *ranks, unsigned n)
             continue;
         op->meets = ranks[i];
         op->looking = true;
-        return ask(member, ranks[i], op->id, op->upath, op->pid, &op->range,
+        return ask(member, ranks[i], op->id, op->upath, op->owner, &op->range,
                    NET_LOCK_FORGET) == 0;
     }
     return false;
@@ -365,8 +365,8 @@ static void say(void *arg)
     const struct locks_op *op = arg;
 
     log_warn(
-        "process %d waits for a lock of \"%s\" that another process has%s%s", (int)op->pid,
-        op->upath, op->at < op->nodes.n ? ", by way of " : "",
+        "process %d waits for a lock of \"%s\" that another process has%s%s",
+        (int)(pid_t)op->owner, op->upath, op->at < op->nodes.n ? ", by way of " : "",
         op->at < op->nodes.n ? member_describe(op->member, op->nodes.rank[op->at]) : "");
 }
 
@@ -416,18 +416,18 @@ static void begin_anew_beside(const struct locks_op *op)
     }
 }
 
-struct locks_op *locks_start(struct member *member, const struct net_msg *asked, pid_t pid,
-                             void (*fn)(void *arg, int status), void *arg)
+struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
+                             uint64_t owner, void (*fn)(void *arg, int status), void *arg)
 {
     const char *upath = asked->entry.upath;
     uint8_t flags = asked->flags;
-    struct locked *locked = find(member, upath, pid);
+    struct locked *locked = find(member, upath, owner);
     struct locks_op *op = calloc(1, sizeof(*op) + strlen(upath) + 1);
 
     if (!op)
         return NULL;
     op->member = member;
-    op->pid = pid;
+    op->owner = owner;
     op->meets = DYAD_RANK_NONE;
     op->range = (struct lock_range){asked->offset, asked->offset + asked->length,
                                     flags & NET_LOCK_TYPE};
@@ -451,8 +451,9 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
         net_loop_post(member->loop, &op->post, unlock, op);
         return op;
     }
-    if (!locked && !locked_get(&OWN(member, locks)->locked, member, upath, pid, give_up)) {
-        log_error("\"%s\" cannot be locked for process %d: %m", upath, (int)pid);
+    if (!locked &&
+        !locked_get(&OWN(member, locks)->locked, member, upath, owner, give_up)) {
+        log_error("\"%s\" cannot be locked for process %d: %m", upath, (int)(pid_t)owner);
         errno = ENOLCK;
         goto end;
     }

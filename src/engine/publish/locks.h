@@ -8,11 +8,11 @@
 
 struct locks_op;
 
-/* For process pid, what its GUEST_LOCK asks for, as fcntl(2) does it; `asked` is not kept. fn is called
- * later, with 0, EAGAIN (another process has them) or ENOLCK (logged). NULL with errno: 0: it is done;
- * ENOLCK; ENOMEM. */
-struct locks_op *locks_start(struct member *member, const struct net_msg *asked, pid_t pid,
-                             void (*fn)(void *arg, int status), void *arg);
+/* For `owner` (its pid, and for a lock of one of its threads the number of that above 32 bits), what its
+ * GUEST_LOCK asks for, as fcntl(2) does it; `asked` is not kept. fn is called later, with 0, EAGAIN
+ * (another one has them) or ENOLCK (logged). NULL with errno: 0: it is done; ENOLCK; ENOMEM. */
+struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
+                             uint64_t owner, void (*fn)(void *arg, int status), void *arg);
 /* fn is not called; what was locked already is given up. */
 void locks_cancel(struct locks_op *op);
 

@@ -130,6 +130,18 @@ static const struct dyad_base *begins(const struct pieces_apply *apply,
                : NULL;
 }
 
+/* From which version on there is a record of ours. */
+static bool say_version(struct pieces_apply *apply)
+{
+    const struct store_identity *id = &apply->identity;
+    struct dyad_base base;
+
+    if (!store_extents_version(apply->dmd->extents, id->ino, id->btime, &base))
+        return false;
+    apply->met = (struct store_extent){.offset = base.size, .length = base.time};
+    return true;
+}
+
 /* 0 or -1: EBUSY: there is no record; ESTALE. What is written while it is read is in the later lists, if
  * in any; so nothing is decided upon and then missed. */
 static int ours_read(struct pieces_apply *apply, struct ours *ours)
@@ -153,14 +165,12 @@ static int ours_read(struct pieces_apply *apply, struct ours *ours)
               apply->upath, (unsigned long long)apply->base.size,
               (unsigned long long)apply->base.time);
     ours_free(ours);
-    errno = store_extents_list(extents, ino, btime, NULL, 0, 0, &ours->all) == 0 &&
-                    !ours->all.n && !ours->all.ncuts
-                ? ESTALE /* a copy, since a moment ago */
-                : EBUSY;
-    error = errno;
+    error = EBUSY;
+    if (!say_version(apply) &&
+        store_extents_list(extents, ino, btime, NULL, 0, 0, &ours->all) == 0 &&
+        !ours->all.n && !ours->all.ncuts)
+        error = ESTALE; /* a copy, since a moment ago */
     store_extent_list_free(&ours->all);
-    if (error == EBUSY && store_extents_version(extents, ino, btime, &base))
-        apply->met = (struct store_extent){.offset = base.size, .length = base.time};
     errno = error;
     return -1;
 }
@@ -495,6 +505,7 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
     if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, begins(apply, &base),
                              fd)) {
         log_debug("not all of \"%s\" is on record", apply->upath);
+        say_version(apply);
         errno =
             ours.all.n || ours.all.ncuts ? EBUSY : ESTALE; /* a copy, since a moment ago */
         ours_free(&ours);
@@ -521,7 +532,7 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
  * forked meanwhile has the description, too: the lock is given up. */
 static int put_alone(struct pieces_apply *apply, int fd, struct pieces *pieces)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCKS_END, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = STORE_LOCK_PIECES, .l_len = 1};
     struct store_extents *extents = apply->dmd->extents;
     int rc, saved;
 

@@ -63,7 +63,8 @@ struct sending {
     bool reading, in_worker, answered;
     int status; /* the answer */
     struct store_extent met;
-    bool rebased; /* the taker's file was never `base`, and has said which version it was */
+    /* The taker's file was never `base`, and has said which version it was; none: it was empty. */
+    bool rebased;
     bool clock_asked;        /* CLOCK */
     struct peer_clock clock; /* the taker's */
 };
@@ -144,8 +145,10 @@ static int open_file(struct sending *s)
     if (s->out.history || (s->out.base.kind == DYAD_BASE_FROM && s->out.base.time &&
                            store_extents_was(extents, id->ino, id->btime, &s->out.base)))
         s->base = s->out.base;
-    else
-        store_extents_version(extents, id->ino, id->btime, &s->base);
+    else if (store_extents_version(extents, id->ino, id->btime, &s->base) &&
+             s->out.base.kind == DYAD_BASE_FROM && !s->out.base.time &&
+             store_extents_cover(extents, id->ino, id->btime, NULL, s->fd))
+        s->base = s->out.base; /* all of it is on record, from its making */
     if (s->base.size || s->base.time)
         since = &s->base;
     if (!store_extents_cover(extents, id->ino, id->btime, since, s->fd)) {
@@ -359,7 +362,7 @@ static void go_on(struct sending *s)
     /* A member that leaves ends what waits for it, and has no table any more. */
     if (s->reading || s->in_worker || !s->answered || s->member->state == MEMBER_LEAVING)
         return;
-    if (s->status == EBUSY && s->met.length && !s->rebased) {
+    if (s->status == EBUSY && !s->rebased && (s->met.length || s->base.time)) {
         s->rebased = true;
         s->out.base = (struct dyad_base){
             .kind = DYAD_BASE_FROM, .size = s->met.offset, .time = s->met.length};

@@ -125,10 +125,12 @@ static void showing_end(struct showing *show)
 {
     produce_fn fn = show->fn;
     void *arg = show->arg;
-    int status = show->status                        ? show->status
-                 : show->bring || show->rooted       ? 0
-                 : show->root.kind == DYAD_BASE_NONE ? ENOENT
-                                                     : ESTALE;
+    /* The open that makes the file here makes it as the others did. */
+    const bool makes = !show->identity.ino && !show->root.size && !show->root.time;
+    int status = show->status                                 ? show->status
+                 : show->bring || show->rooted                ? 0
+                 : show->root.kind == DYAD_BASE_NONE || makes ? ENOENT
+                                                              : ESTALE;
 
     showing_free(show);
     fn(arg, status);

@@ -334,8 +334,9 @@ static int guest_writing(struct guest *guest)
                      pieces_show(guest->member, role, msg->entry.upath,
                                  !(msg->flags & NET_WRITING_JOINED), published, guest));
     if (msg->flags & NET_WRITING_JOINED)
-        return pends(guest, joined_writers_begin(guest->member, role, msg->entry.upath,
-                                                 published, guest));
+        return pends(
+            guest, joined_writers_begin(guest->member, role, msg->entry.upath,
+                                        msg->flags & NET_WRITING_NEWEST, published, guest));
     guest->pending++;
     if (what != NET_WRITING_BEGIN && !shared_storage(guest->member, role) &&
         msg->entry.upath) {
@@ -487,7 +488,8 @@ static int serve_lock(struct guest *guest)
         errno = ENOLCK;
         return -1;
     }
-    r->lock = locks_start(guest->member, &guest->msg, guest->pid, locked, guest);
+    r->lock = locks_start(guest->member, &guest->msg,
+                          guest->msg.mark << 32 | (uint64_t)guest->pid, locked, guest);
     if (r->lock || errno)
         return r->lock ? 0 : -1;
     answer(guest, 0, NULL);

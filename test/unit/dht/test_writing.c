@@ -425,6 +425,71 @@ static void test_joined(void **state)
     }
 }
 
+struct root {
+    int calls;
+    struct dyad_base root;
+};
+
+static void root_told(void *arg, int status, uint32_t owner, const uint32_t *ranks,
+                      unsigned n, const struct dyad_base *root)
+{
+    (void)owner;
+    (void)ranks;
+    (void)n;
+    assert_int_equal(status, 0);
+    *(struct root *)arg = (struct root){1, *root};
+}
+
+static uint64_t root_size(struct fake_net *net, uint32_t rank)
+{
+    struct root root = {0};
+
+    assert_int_equal(
+        dht_node_who_writes(net->rank[rank].node, fake_key(KEY), root_told, &root), 0);
+    assert_true(fake_net_run_until(net, &root.calls, 60 * SEC));
+    return root.root.kind == DYAD_BASE_FROM ? root.root.size : 0;
+}
+
+static void begins_from(struct fake_net *net, uint32_t rank, uint64_t size, bool newest)
+{
+    const struct dyad_base base = {.kind = size ? DYAD_BASE_FROM : DYAD_BASE_NONE,
+                                   .size = size,
+                                   .time = size,
+                                   .stays = !newest};
+    struct answer a = {0};
+
+    assert_int_equal(dht_node_writing_from(net->rank[rank].node, fake_key(KEY), &base,
+                                           net->now, told, &a),
+                     0);
+    assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
+}
+
+/* What the first has found of whom that is known, for as long as somebody writes the file. Who has to have
+ * the newest version has the others asked whether they write it still. */
+static void test_joined_root(void **state)
+{
+    struct fake_net *net = fake_net_create(6, 2, 1);
+
+    (void)state;
+    begins_from(net, 0, 0, false);
+    assert_int_equal(root_size(net, 5), 0);
+    begins_from(net, 1, 8, false);
+    assert_int_equal(root_size(net, 5), 0);
+    begins_from(net, 1, 7, true);
+    assert_int_equal(root_size(net, 5), 7);
+    begins_from(net, 2, 9, false);
+    assert_int_equal(root_size(net, 5), 7);
+    assert_int_equal(net->rank[1].nwanted[KEY], 0);
+    begins_from(net, 3, 9, true);
+    assert_true(net->rank[1].nwanted[KEY] >= 1);
+    assert_true(net->rank[2].nwanted[KEY] >= 1);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        writes(net, rank, DHT_WRITING_END);
+    begins_from(net, 4, 11, false);
+    assert_int_equal(root_size(net, 5), 11);
+    fake_net_destroy(net);
+}
+
 /* What a rank publishes that has written the file with others. Returns the status. */
 static int closes_joint(struct fake_net *net, uint32_t rank)
 {
@@ -435,6 +500,7 @@ static int closes_joint(struct fake_net *net, uint32_t rank)
                                .state = DYAD_ENTRY_PUBLISHED,
                                .storage = {(uint8_t)(1 + rank)},
                                .size = 7,
+                               .mtime_nsec = 7,
                                .recorded = true,
                                .mode = 0100644};
     struct closed c = {0};
@@ -642,6 +708,31 @@ static void test_joined_dies(void **state)
     }
 }
 
+/* Who appends to a published file is killed: that is whole without what it has written. If there is none yet, it is
+ * missing. */
+static void test_appender_dies(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct fake_net *net = fake_net_create(6, 2, (uint64_t)how);
+        uint32_t a = stranger(net, DYAD_RANK_NONE), b = stranger(net, a), r = 0;
+
+        while (r == a || r == b)
+            r++;
+        if (how < 2)
+            assert_int_equal(closes_joint(net, a), 0);
+        begins_from(net, b, 7, true);
+        is(net, r, EBUSY, b);
+        if (how == 0)
+            fake_net_kill(net, b, true);
+        else
+            writes(net, b, DHT_WRITING_ABANDONED);
+        fake_net_run(net, 5 * SEC);
+        is(net, r, how == 2 ? EOWNERDEAD : 0, how == 2 ? b : DYAD_RANK_NONE);
+        fake_net_destroy(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -651,7 +742,8 @@ int main(void)
         cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_end),
         cmocka_unit_test(test_joined),           cmocka_unit_test(test_joined_over),
         cmocka_unit_test(test_joined_passed_on), cmocka_unit_test(test_joined_dies),
-        cmocka_unit_test(test_joined_removed),   cmocka_unit_test(test_joined_since),
+        cmocka_unit_test(test_joined_root),      cmocka_unit_test(test_joined_removed),
+        cmocka_unit_test(test_joined_since),     cmocka_unit_test(test_appender_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,6 +307,23 @@ static void test_version(void **state)
     has("ourxy567zzz");
 }
 
+/* The other one's changes are of an empty file. Ours, which is not on record from its making, says from which
+ * version on it is. */
+static void test_version_since(void **state)
+{
+    const struct dyad_base version = {.kind = DYAD_BASE_FROM, .size = 10, .time = 1000};
+
+    (void)state;
+    assert_int_equal(pwrite(file, "0123456789", 10, 0), 10);
+    store_extents_add_version(dmd.extents, apply.identity.ino, apply.identity.btime,
+                              &version);
+    write_here(0, "ours");
+    piece(3, "xy");
+    assert_int_equal(applies(), EBUSY);
+    assert_int_equal(apply.met.offset, 10);
+    assert_int_equal(apply.met.length, 1000);
+}
+
 /* Ours has been replaced by the other one's, of which nothing is recorded. */
 static void test_version_copy(void **state)
 {
@@ -389,6 +406,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version_since, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_copy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_shorter, setup, teardown),
