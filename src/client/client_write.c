@@ -263,7 +263,9 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
         if (last)
             log_error(
                 "\"%s\" cannot be opened to append to it: nobody has all that "
-                "other nodes have written since they opened it",
+                "other nodes have written since they opened it; open it when they have "
+                "closed "
+                "it, or once for all that is appended",
                 upath);
         errno = last ? EIO : ESTALE;
         return -1;

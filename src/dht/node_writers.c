@@ -162,19 +162,31 @@ static const struct writer *writer_elsewhere(const struct dht_node *node,
     return NULL;
 }
 
+static const struct dht_record *record_of(const struct dht_node *node, const char *upath)
+{
+    struct dht_key key;
+
+    dht_key_init(&key, upath, node->config.depth);
+    return dht_shard_find(node->shard, &key, upath);
+}
+
+/* The published version, if there is one. */
+static const struct dyad_entry *published(const struct dht_node *node, const char *upath)
+{
+    const struct dht_record *record = record_of(node, upath);
+
+    return record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED ? &record->entry
+                                                                         : NULL;
+}
+
 static void home_reply(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                        const char *upath, uint32_t by)
 {
     struct net_msg reply = {
         .type = NET_MSG_WRITING_REPLY, .status = status, .id = id, .rank = by};
-    const struct dht_record *record = NULL;
-    struct dht_key key;
+    const struct dht_record *record = status == EOWNERDEAD ? record_of(node, upath) : NULL;
 
     reply.entry.upath = upath;
-    if (status == EOWNERDEAD) {
-        dht_key_init(&key, upath, node->config.depth);
-        record = dht_shard_find(node->shard, &key, upath);
-    }
     if (record != NULL)
         reply.entry.version = record->entry.version;
     node_send(node, rank, &reply); /* if it fails the asker's deadline passes */
@@ -258,18 +270,6 @@ static void home_ask(struct dht_node *node, const struct net_msg *msg)
     home_reply(node, msg->source, msg->id, status, msg->entry.upath, by);
 }
 
-/* The published version, if there is one. */
-static const struct dyad_entry *published(const struct dht_node *node, const char *upath)
-{
-    const struct dht_record *record;
-    struct dht_key key;
-
-    dht_key_init(&key, upath, node->config.depth);
-    record = dht_shard_find(node->shard, &key, upath);
-    return record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED ? &record->entry
-                                                                         : NULL;
-}
-
 static void home_begin(struct dht_node *node, const struct net_msg *msg)
 {
     struct written *written = written_get(node, msg->entry.upath);
@@ -298,7 +298,7 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     writer->removed = false;
     writer->since = msg->after;
     writer->adds = adds && there != NULL && !old;
-    /* Who has to have the newest version has to have what they began with, if they write it still. */
+    /* An append has to begin as the others did: do they write it still? */
     if (!writer->joined || newest)
         writers_want(node, written, msg->source);
     home_reply(node, msg->source, msg->id, old ? ESTALE : 0, msg->entry.upath, other);
@@ -358,7 +358,7 @@ static void writer_leaves(struct dht_node *node, struct written *written,
         writer_remove(written, writer);
 }
 
-/* `said`: by a rank of its node. */
+/* `said`: by a rank of its node, which knows of all that write it there. */
 static void writer_dead(struct dht_node *node, struct written *written,
                         struct writer *writer, bool said)
 {

@@ -149,24 +149,34 @@ void wrapper_fd_unrecord_stream(int fd)
         wrapper_fd_unrecord(fd);
 }
 
+static int has_append(int fd)
+{
+    int flags = REAL(fcntl)(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_APPEND);
+}
+
+/* A thread that changes the flags meanwhile stores what they are after that. */
 bool wrapper_fd_appends(int fd)
 {
     struct wrapper_desc *desc = wrapper_fd_desc(fd);
-    int flags, appends = desc ? atomic_load(&desc->appends) : 0;
+    int unknown = WRAPPER_FD_UNKNOWN, appends = desc ? atomic_load(&desc->appends) : 0;
 
     if (appends != WRAPPER_FD_UNKNOWN)
         return appends;
-    flags = REAL(fcntl)(fd, F_GETFL);
-    atomic_store(&desc->appends, flags >= 0 && (flags & O_APPEND));
-    return flags >= 0 && (flags & O_APPEND);
+    appends = has_append(fd);
+    atomic_compare_exchange_strong(&desc->appends, &unknown, appends);
+    return appends;
 }
 
 void wrapper_fd_flags_changed(int fd)
 {
     struct wrapper_desc *desc = wrapper_fd_marked(fd) ? wrapper_fd_desc(fd) : NULL;
+    int saved = errno;
 
     if (desc)
-        atomic_store(&desc->appends, WRAPPER_FD_UNKNOWN);
+        atomic_store(&desc->appends, has_append(fd));
+    errno = saved;
 }
 
 int wrapper_fd_append_begin(int fd, struct wrapper_call *call)

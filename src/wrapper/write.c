@@ -94,8 +94,12 @@ static int begin(struct recording *r, int fd, off64_t offset, uint64_t length, b
     r->moves = moves;
     r->appends = appends;
     r->alone = false;
-    if (appends)
-        return begin_append(r);
+    if (appends) {
+        int rc = begin_append(r);
+        if (rc >= 0)
+            errno = saved;
+        return rc;
+    }
     if (moves)
         offset = lseek64(fd, 0, SEEK_CUR);
     errno = saved;
