@@ -246,6 +246,8 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
     if (!(mark = take_mark(client, s, upath, flags, last || found != 0, &st)))
         return -1;
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
+    if (!(flags & (O_TRUNC | O_EXCL)))
+        store_marks_will_look(s->marks, mark);
     if (s->extents && !(flags & (O_TRUNC | O_EXCL)))
         store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
     else if (s->extents)

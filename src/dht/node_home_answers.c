@@ -265,11 +265,9 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     record_set(node, record, msg);
     if (msg->base.stays)
         writers_note(node, record->upath, msg->source, msg->base.looked);
-    writers_published(node, record->upath, msg->source, &msg->base);
-    if (record->entry.state != DYAD_ENTRY_PUBLISHED) {
+    writers_published(node, &record->entry, msg->source, &msg->base);
+    if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
-        writers_removed(node, record->upath, msg->source);
-    }
     record_notify(node, record);
     if (node->ops->taken != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED)
         node->ops->taken(node->arg, &record->entry);

@@ -425,16 +425,29 @@ static bool home_writing(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
-void writers_published(struct dht_node *node, const char *upath, uint32_t by,
+/* A removal reaches the files of other nodes; what a node publishes has its name again. */
+static void set_removed(const struct dht_node *node, struct writer *writer,
+                        const struct dyad_entry *entry, uint32_t by)
+{
+    bool published = entry->state == DYAD_ENTRY_PUBLISHED;
+
+    if (writer->joined &&
+        is_beside(node, writer->rank, published ? entry->owner : by) == published)
+        writer->removed = !published;
+}
+
+void writers_published(struct dht_node *node, const struct dyad_entry *entry, uint32_t by,
                        const struct dyad_base *base)
 {
-    struct written *written = node->written != NULL ? written_find(node, upath) : NULL;
+    struct written *written =
+        node->written != NULL ? written_find(node, entry->upath) : NULL;
 
     if (written == NULL)
         return;
     for (unsigned i = written->nwriters; i-- > 0;) {
         struct writer *writer = &written->writers[i];
         writer->overwritten |= !writer->joined || writer->rank == by;
+        set_removed(node, writer, entry, by);
         if (writer->abandoned)
             writer_remove(written, writer);
     }
@@ -514,20 +527,6 @@ bool writers_join(struct dht_node *node, const char *upath, uint32_t but)
             written->writers[i].rank != but)
             return true;
     return false;
-}
-
-void writers_removed(struct dht_node *node, const char *upath, uint32_t by)
-{
-    struct written *written = node->written != NULL ? written_find(node, upath) : NULL;
-
-    if (written == NULL)
-        return;
-    for (unsigned i = 0; i < written->nwriters; i++) {
-        struct writer *writer = &written->writers[i];
-        writer->removed |= writer->joined && !is_beside(node, writer->rank, by);
-    }
-    askers_wake(node, written);
-    written_free_empty(node, written);
 }
 
 bool writers_are_removed(struct dht_node *node, const char *upath, uint32_t rank)

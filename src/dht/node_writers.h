@@ -7,9 +7,11 @@
 
 #include "dht/node_core.h"
 
-/* A newer version of upath is in force, of rank `by`: it is not abandoned any more. base->ends: that
- * rank's node does not write it any more, as was found at base->looked. */
-void writers_published(struct dht_node *node, const char *upath, uint32_t by,
+/* The version `entry`, which rank `by` has told, is in force: it is not abandoned any more. base->ends: that
+ * rank's node does not write it any more, as was found at base->looked. If it is a removal, what ranks of
+ * other nodes write together is a removed file, until they open the name anew or one of their node
+ * publishes. */
+void writers_published(struct dht_node *node, const struct dyad_entry *entry, uint32_t by,
                        const struct dyad_base *base);
 #define WRITERS_UNMARKED UINT64_MAX
 /* That rank opens upath for writing; others may do so, too. `since` when its node knows that, by its
@@ -20,9 +22,6 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint6
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but);
 /* True if a rank of another node than that of `rank` does so. */
 bool writers_elsewhere(struct dht_node *node, const char *upath, uint32_t rank);
-/* Rank `by` has withdrawn upath: what ranks of other nodes write together is a removed file. Until
- * they open the name anew. */
-void writers_removed(struct dht_node *node, const char *upath, uint32_t by);
 /* True if what `rank`, and all others of its node, have declared that they write was removed. */
 bool writers_are_removed(struct dht_node *node, const char *upath, uint32_t rank);
 /* Answer a PUBLISH; with 0 it says also whether others write the file. */

@@ -115,6 +115,9 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
  * is short and its times do not suffice; for a long one the call may last a tick of the
  * kernel's clock (1 to 10 ms). Async-signal-safe. */
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd);
+/* Before the real open: store_marks_look() will say after it what the description began from, and until
+ * then nothing does. Async-signal-safe. */
+void store_marks_will_look(struct store_marks *marks, store_mark_t mark);
 /* What the description began from: the file as store_marks_look() found it (time 0: as another
  * description was changing it, which no version is like; that one's base counts), or, without
  * such a look, the time of the open. For the caller for which store_marks_closed() has

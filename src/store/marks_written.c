@@ -186,6 +186,7 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
         atomic_fetch_or(&look->base, MARKS_BASE_OVERTAKEN);
     if (writers.any && !writers.same)
         atomic_fetch_or(&look->base, MARKS_BASE_JOINED);
+    atomic_fetch_and(&look->base, ~MARKS_BASE_LOOKS);
     look->mode = st.st_mode;
     look->nlink = (uint32_t)st.st_nlink;
     soon = slack(marks, &st);
@@ -234,7 +235,8 @@ bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btim
         unsigned state = WORD_STATE(word);
 
         if (state == STORE_MARK_FREE || state == MARKS_STATE_FREEING ||
-            state == STORE_MARK_OPENING || !marks_same_file(slot, ino, btime))
+            state == STORE_MARK_OPENING || !marks_same_file(slot, ino, btime) ||
+            (flags_of(marks, marks_mark_of(word, i)) & MARKS_BASE_LOOKS))
             continue;
         store_marks_base(marks, marks_mark_of(word, i), &base);
         if (base.kind != DYAD_BASE_NONE && fits(arg, &base))
@@ -309,6 +311,11 @@ void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool j
 {
     change_base(marks, mark,
                 MARKS_BASE_OPENS | MARKS_BASE_RECORDED | (joins ? MARKS_BASE_JOINS : 0), 0);
+}
+
+void store_marks_will_look(struct store_marks *marks, store_mark_t mark)
+{
+    change_base(marks, mark, MARKS_BASE_LOOKS, 0);
 }
 
 void store_marks_may_record_later(struct store_marks *marks, store_mark_t mark)

@@ -31,6 +31,7 @@ struct marks_look {
 #define MARKS_BASE_OPENS     64u  /* DECIDED, LATER or neither is about to be said */
 #define MARKS_BASE_JOINED    128u /* another one was changing it: it is nobody's version */
 #define MARKS_BASE_JOINT     256u /* store_marks_joint() */
+#define MARKS_BASE_LOOKS     512u /* FROM is about to be said */
 
 enum marks_look_kind {
     MARKS_LOOK_NONE, /* it counts as written */

@@ -224,14 +224,20 @@ static int gone_status(const struct produce *p)
     return p->mark && p->fn ? ENOENT : 0;
 }
 
-/* It was removed while it was published, and refused by one home for what was there before
- * that: another home may have taken it, above the removal. */
 static void left_withdrawn(void *arg, int status)
 {
     struct produce *p = arg;
 
     (void)status;
     produce_end(p, p->status);
+}
+
+/* It was removed while it was published, and a home, or all of them, may have taken it above that
+ * removal. True: left_withdrawn() ends the publish. */
+static bool withdraw_left(struct produce *p, int status)
+{
+    p->status = status;
+    return produce_withdraw_left(p->member, p->upath, left_withdrawn, p) == 0;
 }
 
 /* Its pieces are in the file of another node, which has published that. */
@@ -390,6 +396,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                   (unsigned long long)version->counter);
         if (p->conflict)
             status = EIO;
+        if (store_dir_lacks(member->dmd[p->role].dir, p->upath) && withdraw_left(p, status))
+            return;
     } else if (status == ECANCELED && p->merges) {
         merge(p);
         pieces_retry(member);
@@ -399,16 +407,16 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                   p->upath);
         if (p->merged && p->gives_way)
             pieces_gave_way(member, &p->other);
-        status = p->status = p->gone                                      ? gone_status(p)
-                             : p->merged && (p->stopped || p->superseded) ? ESTALE
-                                                                          : 0;
+        status = p->gone                                      ? gone_status(p)
+                 : p->merged && (p->stopped || p->superseded) ? ESTALE
+                                                              : 0;
         if (status == 0) {
             writer_ended(p);
             tell_end(p);
         }
         if (p->removed)
             lost_update_removed(p);
-        if (p->gone && produce_withdraw_left(member, p->upath, left_withdrawn, p) == 0)
+        if (p->gone && withdraw_left(p, status))
             return;
     } else if (status == EIDRM) {
         publish_undo(p);
@@ -435,9 +443,10 @@ int produce_publish(struct produce *p)
         joined_writers_opened(p->member, p->upath);
     base.looked = util_clock_now();
     p->base.stays = p->mark && is_written_beside(p);
-    p->joint = base.joint = p->mark && base.kind != DYAD_BASE_SINCE &&
-                            p->record.entry.recorded &&
-                            store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
+    p->joint = p->mark && base.kind != DYAD_BASE_SINCE && p->record.entry.recorded &&
+               store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
+    /* Who has opened what had been removed by then, and others of this node still wrote, counts. */
+    base.joint = p->joint && base.kind != DYAD_BASE_OVERTAKEN;
     base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,

@@ -57,6 +57,11 @@ int produce_look(struct produce *p)
     int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 1;
 
+    if (fd < 0 &&
+        errno == ENOENT) { /* or aside for a moment (store_fetch_discard_unless()) */
+        store_marks_await_name(dmd->marks, p->upath);
+        fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
+    }
     p->superseded = false;
     p->looked = util_clock_wall_ns();
     p->gone = fd < 0;

@@ -90,17 +90,23 @@ static struct member_dmd *rename_near(const struct rename_op *op)
     return dmd;
 }
 
+/* ENOENT also while what had the name before is being removed here, which is out of date. */
 static void rename_walk(void *arg)
 {
     struct rename_op *op = arg;
+    struct member_dmd *dmd;
     struct stat st;
 
-    op->role = role_of(op, &st);
-    if (!op->member->dmd[op->role].dir)
-        return;
-    int rc = store_dir_walk(op->member->dmd[op->role].dir, op->to, rename_found, op);
-    if (rc != 0 && !(rc < 0 && errno == ENOENT))
-        op->status = rc < 0 ? errno : rc;
+    for (int tries = 0; tries < 2 && op->nfiles == 0; tries++) {
+        dmd = &op->member->dmd[op->role = role_of(op, &st)];
+        if (!dmd->dir)
+            return;
+        if (tries > 0)
+            store_marks_await_name(dmd->marks, op->to);
+        int rc = store_dir_walk(dmd->dir, op->to, rename_found, op);
+        if (rc != 0 && !(rc < 0 && errno == ENOENT))
+            op->status = rc < 0 ? errno : rc;
+    }
 }
 
 static void rename_step(struct rename_op *op);

@@ -116,7 +116,8 @@ def check(ranks):
                     if not any(o["kind"] in REPLACES for o in beside(op, done[-1]["begin"], others) if o is not done[-1]):
                         wrong += 1
                         print(f"lost: rank {op['rank']} read {have.get((rank, slot))} of rank {rank}, slot {slot}:")
-                        show(op, done[-1], *[o for o in beside(op, done[-1]["begin"], others) if o["kind"] != "read"])
+                        since = done[-1]["begin"] - 30_000_000  # ns: what the lost update itself began from is shown, too
+                        show(op, done[-1], *sorted(beside(op, since, others), key=lambda o: o["end"]))
         elif op["status"] == errno.EIO and op["what"] == "close":
             if not any(o["rank"] != op["rank"] and o["kind"] != "read" for o in beside(op, op["begin"], others)):
                 wrong += 1

@@ -500,10 +500,9 @@ static void test_joined_root(void **state)
 }
 
 /* What a rank publishes that has written the file with others. Returns the status. */
-static int closes_joint(struct fake_net *net, uint32_t rank)
+static int closes_joint_from(struct fake_net *net, uint32_t rank, enum dyad_base_kind kind)
 {
-    struct dyad_base base = {
-        .kind = DYAD_BASE_FROM, .joint = true, .ends = true, .looked = net->now};
+    struct dyad_base base = {.kind = kind, .joint = true, .ends = true, .looked = net->now};
     struct dyad_entry entry = {.upath = fake_key(KEY),
                                .owner = rank,
                                .state = DYAD_ENTRY_PUBLISHED,
@@ -519,6 +518,11 @@ static int closes_joint(struct fake_net *net, uint32_t rank)
         0);
     assert_true(fake_net_run_until(net, &c.calls, 60 * SEC));
     return c.status;
+}
+
+static int closes_joint(struct fake_net *net, uint32_t rank)
+{
+    return closes_joint_from(net, rank, DYAD_BASE_FROM);
 }
 
 /* One of those that write it removes it: nobody waits for the others any more, whose closes publish nothing,
@@ -562,6 +566,26 @@ static void test_joined_removed(void **state)
                                            .entry.upath = fake_key(KEY)});
         assert_int_equal(closes_joint(net, 1), 0);
         assert_true(is_there(net, r));
+        fake_net_destroy(net);
+    }
+}
+
+/* Two ranks of a node write it when another node removes it. One publishes, and the name is theirs again: so
+ * what the other one publishes counts. */
+static void test_joined_named_again(void **state)
+{
+    (void)state;
+    for (uint32_t n = 6; n <= 12; n++) {
+        struct fake_net *net = fake_net_create(n, 2, n);
+        struct result gone;
+
+        net->pairs = true;
+        opens(net, 1, ENOENT);
+        fake_publish(net, 4, KEY, 0, DYAD_ENTRY_WITHDRAWN, &gone);
+        assert_true(fake_net_run_until(net, &gone.calls, 60 * SEC));
+        closes(net, 0, false);
+        assert_int_equal(closes_joint_from(net, 1, DYAD_BASE_NONE), 0);
+        assert_true(is_there(net, 2));
         fake_net_destroy(net);
     }
 }
@@ -741,14 +765,23 @@ static void test_appender_dies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_end),        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_abandoned),        cmocka_unit_test(test_abandoned_late),
-        cmocka_unit_test(test_writer_dies),      cmocka_unit_test(test_homes_die),
-        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_end),
-        cmocka_unit_test(test_joined),           cmocka_unit_test(test_joined_over),
-        cmocka_unit_test(test_joined_passed_on), cmocka_unit_test(test_joined_dies),
-        cmocka_unit_test(test_joined_root),      cmocka_unit_test(test_joined_removed),
-        cmocka_unit_test(test_joined_since),     cmocka_unit_test(test_appender_dies),
+        cmocka_unit_test(test_begin_end),
+        cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_abandoned_late),
+        cmocka_unit_test(test_writer_dies),
+        cmocka_unit_test(test_homes_die),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_joined_over),
+        cmocka_unit_test(test_joined_passed_on),
+        cmocka_unit_test(test_joined_dies),
+        cmocka_unit_test(test_joined_root),
+        cmocka_unit_test(test_joined_removed),
+        cmocka_unit_test(test_joined_named_again),
+        cmocka_unit_test(test_joined_since),
+        cmocka_unit_test(test_appender_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
  */
 #include "../store/scratch.h"
 
+#include <pthread.h>
+
 #include "engine/core/completion.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
@@ -407,6 +409,59 @@ static void test_declared(void **state)
                          due);
         store_superseded_clear(dmd->dir, dmd->session, "f", STORE_PENDING);
     }
+}
+
+/* The version is above that of the removal: no home refuses it. */
+static void test_removed_meanwhile(void **state)
+{
+    struct publish *p = closes("ours");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
+    ends(p, 0);
+    assert_int_equal(nwithdrawn, 1);
+    assert_int_not_equal(ended, 0);
+}
+
+static store_mark_t removal;
+
+/* What had the name before is looked at, and has been another one by then. */
+static void *puts_back(void *arg)
+{
+    char path[64], line[256], state;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", *(int *)arg);
+    do {
+        f = fopen(path, "r");
+        if (!f || !fgets(line, sizeof(line), f) ||
+            sscanf(strrchr(line, ')') + 1, " %c", &state) != 1)
+            abort();
+        fclose(f);
+    } while (state != 'S');
+    if (renameat(store_dir_fd(scratch->dir), "aside", store_dir_fd(scratch->dir), "f") < 0)
+        abort();
+    store_marks_abort(member.dmd[ENGINE_PRODUCER].marks, removal);
+    return NULL;
+}
+
+/* A file that has got its name by a rename is there, though not at that moment. */
+static void test_aside(void **state)
+{
+    int self = (int)gettid();
+    pthread_t thread;
+
+    (void)state;
+    scratch_write(scratch, "aside", "ours");
+    removal = store_marks_begin_removal(member.dmd[ENGINE_PRODUCER].marks, "f");
+    assert_int_not_equal(removal, 0);
+    assert_int_equal(pthread_create(&thread, NULL, puts_back, &self), 0);
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", 0, on_done, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(npublishes, 1);
+    assert_int_equal(tries(&publishes[0], 5), DHT_AHEAD_GO);
+    ends(&publishes[0], 0);
 }
 
 /* Another node has removed it while it was written here: so it is here, but is left to who has it open. */
@@ -918,6 +973,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_written_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_declared, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removed_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_aside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gone, setup, teardown),

@@ -375,6 +375,39 @@ static void test_record_since(void **state)
     }
 }
 
+static bool is_kind(void *arg, const struct dyad_base *base)
+{
+    return base->kind == *(enum dyad_base_kind *)arg;
+}
+
+/* Between the open and the look it is not known what a description began from, unless it has emptied the file. */
+static void test_base_of_any(void **state)
+{
+    enum dyad_base_kind since = DYAD_BASE_SINCE, from = DYAD_BASE_FROM;
+    struct stat st;
+    int fd;
+
+    (void)state;
+    for (int looks = 0; looks < 2; looks++) {
+        make_copy("any", 100);
+        mark_of_open = store_marks_begin(marks, "any");
+        if (looks)
+            store_marks_will_look(marks, mark_of_open);
+        fd = open(scratch_path(scratch, "any"), looks ? O_RDWR : O_RDWR | O_TRUNC);
+        assert_int_equal(store_marks_opened(marks, mark_of_open, fd, !looks), 0);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(store_marks_any_base(marks, st.st_ino, 0, is_kind, &since),
+                         !looks);
+        assert_false(store_marks_any_base(marks, st.st_ino, 0, is_kind, &from));
+        if (looks) {
+            store_marks_look(marks, mark_of_open, fd);
+            assert_false(store_marks_any_base(marks, st.st_ino, 0, is_kind, &since));
+            assert_true(store_marks_any_base(marks, st.st_ino, 0, is_kind, &from));
+        }
+        end("any", fd);
+    }
+}
+
 static void test_record(void **state)
 {
     store_mark_t first, second;
@@ -503,19 +536,13 @@ static void test_record_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_base),
-        cmocka_unit_test(test_base_joined),
-        cmocka_unit_test(test_copy_unchanged),
-        cmocka_unit_test(test_copy_rewritten),
-        cmocka_unit_test(test_changed_otherwise),
-        cmocka_unit_test(test_original),
-        cmocka_unit_test(test_made),
-        cmocka_unit_test(test_not_looked_at),
-        cmocka_unit_test(test_another_process),
-        cmocka_unit_test(test_linked),
-        cmocka_unit_test(test_record),
-        cmocka_unit_test(test_record_since),
-        cmocka_unit_test(test_record_at_once),
+        cmocka_unit_test(test_base),           cmocka_unit_test(test_base_joined),
+        cmocka_unit_test(test_base_of_any),    cmocka_unit_test(test_copy_unchanged),
+        cmocka_unit_test(test_copy_rewritten), cmocka_unit_test(test_changed_otherwise),
+        cmocka_unit_test(test_original),       cmocka_unit_test(test_made),
+        cmocka_unit_test(test_not_looked_at),  cmocka_unit_test(test_another_process),
+        cmocka_unit_test(test_linked),         cmocka_unit_test(test_record),
+        cmocka_unit_test(test_record_since),   cmocka_unit_test(test_record_at_once),
         cmocka_unit_test(test_record_later),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
