@@ -22,7 +22,7 @@
                      X(servers) X(nested) X(exit_barrier)                               \
     /* namespace */  X(directories) X(lists)                                            \
     /* publish */    X(journal_retry) X(shared) X(held_opens) X(late_names)             \
-                     X(pieces_sent) X(produce) X(pieces_taken) X(pieces_shown) X(pieces_answered)          \
+                     X(pieces_sent) X(produce) X(pieces_taken) X(pieces_shown)          \
                      X(locks_held) X(locks) X(node_files)                               \
     /* promoted */   X(promoted)                                                        \
     /* fetch */      X(serve_absent_owner) X(serve_refused) X(relay) X(serve)           \

@@ -67,6 +67,7 @@ static void time_out(struct consume *c)
 static void deadline_passed(void *arg)
 {
     struct consume *c = arg;
+
     if (!consume_deadline_is_over(c))
         return;
     /* In these states the file was published, and its transfer has bounds of its own. */
@@ -105,15 +106,14 @@ static void transferred(void *arg, int status)
         await_owner(c, c->entry.owner);
         return;
     }
-    if ((status == 0 && !c->transfer.ahead) || status == ESTALE || status == EBUSY ||
-        status == EEXIST) {
+    if (status == 0 || status == ESTALE || status == EBUSY || status == EEXIST) {
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
         c->taken = status == EEXIST;
         step(c);
         return;
     }
-    consume_end(c, status ? status : EUCLEAN);
+    consume_end(c, status);
 }
 
 static void fetch(struct consume *c)
@@ -123,7 +123,6 @@ static void fetch(struct consume *c)
     c->transfer.arg = c;
     c->transfer.pid = c->pid;
     c->transfer.background = (c->flags & CONSUME_BACKGROUND) != 0;
-    c->transfer.joins = (c->flags & NET_CONSUME_WRITER) && (c->flags & NET_CONSUME_ANY);
     if (transfer_start(c->member, &c->entry, &c->transfer) < 0)
         consume_end(c, errno);
 }
@@ -166,8 +165,8 @@ static void link_brought(void *arg, int status)
     struct consume *c = arg;
 
     c->link = NULL;
-    (void)
-        status; /* withdrawn again, or it was logged: the name, resolved again, shows it */
+    /* Withdrawn again, or a failure that was logged: the name, resolved again, shows it. */
+    (void)status;
     consume_end(c, ESTALE);
 }
 
@@ -194,6 +193,7 @@ static int look_above(struct consume *c)
 {
     if (c->ancestor)
         return EINPROGRESS;
+
     int status = ancestor_start(c->member, c->upath, c->flags & NET_LOOKUP_WAIT,
                                 looked_above, c, &c->ancestor);
     return status == 0 ? EINPROGRESS : status;

@@ -429,9 +429,8 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
 
 static int record(const struct pieces_apply *apply, const struct store_extent_list *list)
 {
-    uint64_t writer =
-        pieces_writer(apply->storage) |
-        (apply->shown && !apply->history && !apply->kept ? STORE_EXTENTS_SHOWN : 0);
+    uint64_t writer = pieces_writer(apply->storage) |
+                      (apply->shown && !apply->history ? STORE_EXTENTS_SHOWN : 0);
 
     for (size_t i = 0; i < list->n + list->ncuts; i++) {
         if (!store_extents_add_other(apply->dmd->extents, apply->identity.ino,
@@ -480,9 +479,6 @@ static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_l
                                                                                      : -1;
     store_extents_add_version(extents, id->ino, id->btime, &apply->base);
     version = dht_base_of(&st);
-    /* Which of them it has, and what else, is not known: all that was written since is brought. */
-    if (apply->ahead)
-        return ftruncate(fd, (off_t)apply->base.size);
     /* What was being written when that was published may lie behind its end. */
     while (list->n && list->extent[list->n - 1].offset >= version.size)
         store_extent_list_drop_last(list);

@@ -123,10 +123,7 @@ static void keep_chunk(void *arg)
 static void apply_work(void *arg)
 {
     struct taking *t = arg;
-    struct stat st;
 
-    t->apply.ahead = store_dir_stat(t->dmd->dir, t->apply.upath, &st) == 0 &&
-                     local_file_is_superseded(t->dmd, t->apply.upath, &st);
     t->error = pieces_apply(&t->apply);
 }
 
@@ -296,8 +293,7 @@ static int find(struct taking *t)
 
     if (!t->apply.shown && ((ours && is_first(t, ours)) || is_yielded_to(t)))
         return EAGAIN;
-    t->apply.kept = t->apply.shown && ours && ours->brings;
-    if (produce_pending(member, t->upath) && !t->apply.kept)
+    if (produce_pending(member, t->upath))
         return EINPROGRESS;
     for (int role = 1; role >= 0 && rc == ENOENT; role--) {
         t->role = (enum engine_role)role;

@@ -22,7 +22,6 @@
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/lost_update.h"
 #include "engine/publish/pieces_send.h"
-#include "engine/publish/pieces_show.h"
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
@@ -319,20 +318,6 @@ static bool next_taker(struct produce *p)
     return false;
 }
 
-/* The other node gives way, with what it has written, but its version may have what third nodes have
- * published: that is in the file here now. */
-static void yielded_brought(void *arg, int status)
-{
-    struct produce *p = arg;
-
-    p->brings = false;
-    if (status)
-        p->unmerged = true;
-    else
-        p->base = dht_base_version(&p->other.version);
-    ask_anew(p);
-}
-
 /* EHOSTUNREACH: the taker is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way
  * to a third one; a home that refused us may not have heard of that yet. ENOENT: it has the file no
  * more. Else the homes are asked anew, and refuse it again if the other version is still there. */
@@ -353,13 +338,8 @@ void produce_pieces_sent(void *arg, int status, uint64_t met, uint64_t met_lengt
                                      &p->other.version, newer_looked_up, p)))
         return;
     if (status == EAGAIN) {
-        p->brings = true;
-        if (pieces_show_from(p->member, p->role, p->upath, p->taker, yielded_brought, p) <
-            0)
-            yielded_brought(p, errno);
-        return;
-    }
-    if (status == ENOENT) {
+        p->base = dht_base_version(&p->other.version);
+    } else if (status == ENOENT) {
         p->absent = p->other.version;
     } else {
         p->unmerged = true;

@@ -15,7 +15,6 @@
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/pieces_send.h"
-#include "engine/publish/pieces_show.h"
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
@@ -143,17 +142,6 @@ int pieces_send(struct member *m, const struct pieces_out *out)
     (void)m;
     assert_true(out->fn == produce_pieces_sent);
     sends = out->arg;
-    return 0;
-}
-
-int pieces_show_from(struct member *m, enum engine_role role, const char *upath,
-                     uint32_t rank, produce_fn fn, void *arg)
-{
-    (void)m;
-    (void)role;
-    assert_string_equal(upath, "f");
-    assert_int_equal(rank, refused.owner);
-    fn(arg, 0);
     return 0;
 }
 
