@@ -213,10 +213,9 @@ static void writer_ended(struct produce *p)
     shared_end(p->member, p->role, p->upath, p->mark, false, NULL, NULL);
 }
 
-/* No file has the name. Its closer, which has the file open, looks for itself, and keeps the
- * mark until then: the file may have been aside for a moment (store_fetch_discard_unless()).
- * Else it was removed, or renamed: whoever did that sees to the new name; but not to the pieces
- * that have been put into it. */
+/* No file has the name: it was removed, or renamed, and whoever did that sees to the new name; but
+ * not to the pieces that have been put into it. The closer, which has the file open, looks for itself,
+ * and keeps the mark until then. */
 static int gone_status(const struct produce *p)
 {
     if (p->merged)
@@ -445,7 +444,8 @@ int produce_publish(struct produce *p)
     p->base.stays = p->mark && is_written_beside(p);
     p->joint = p->mark && base.kind != DYAD_BASE_SINCE && p->record.entry.recorded &&
                store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
-    /* Who has opened what had been removed by then, and others of this node still wrote, counts. */
+    /* This description was opened after a removal that others of this node, who still write the
+     * file, are to be told of: what it writes counts. */
     base.joint = p->joint && base.kind != DYAD_BASE_OVERTAKEN;
     base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);

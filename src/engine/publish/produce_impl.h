@@ -34,7 +34,7 @@ struct produce {
     uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */
     bool stopped;             /* it is not published, since another one counts */
     bool removed;             /* ... since the version that it adds to was removed */
-    bool joint;               /* as its base says */
+    bool joint;               /* other nodes wrote the file, too, or could */
     bool merged;              /* other nodes' pieces are in the file */
     bool others;              /* other nodes still write it */
     struct dht_lookup *lookup;

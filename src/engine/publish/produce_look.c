@@ -57,8 +57,9 @@ int produce_look(struct produce *p)
     int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 1;
 
-    if (fd < 0 &&
-        errno == ENOENT) { /* or aside for a moment (store_fetch_discard_unless()) */
+    /* Or an older file is being taken from the name (store_fetch_discard_unless()): some us, and a
+     * second at most. */
+    if (fd < 0 && errno == ENOENT) {
         store_marks_await_name(dmd->marks, p->upath);
         fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
     }

@@ -90,19 +90,22 @@ static struct member_dmd *rename_near(const struct rename_op *op)
     return dmd;
 }
 
-/* ENOENT also while what had the name before is being removed here, which is out of date. */
+/* The name is missing for a moment if an older file is being taken from it here, which was out of
+ * date: then the file is looked for once more. */
 static void rename_walk(void *arg)
 {
     struct rename_op *op = arg;
     struct member_dmd *dmd;
     struct stat st;
 
-    for (int tries = 0; tries < 2 && op->nfiles == 0; tries++) {
-        dmd = &op->member->dmd[op->role = role_of(op, &st)];
+    for (int tries = 0; tries < 2 && op->nfiles == 0 && !op->status; tries++) {
+        for (int role = 0; role < 2 && tries > 0; role++)
+            if (op->member->dmd[role].marks)
+                store_marks_await_name(op->member->dmd[role].marks, op->to);
+        op->role = role_of(op, &st);
+        dmd = &op->member->dmd[op->role];
         if (!dmd->dir)
             return;
-        if (tries > 0)
-            store_marks_await_name(dmd->marks, op->to);
         int rc = store_dir_walk(dmd->dir, op->to, rename_found, op);
         if (rc != 0 && !(rc < 0 && errno == ENOENT))
             op->status = rc < 0 ? errno : rc;
