@@ -23,7 +23,7 @@
     /* namespace */  X(directories) X(lists)                                            \
     /* publish */    X(journal_retry) X(shared) X(held_opens) X(late_names)             \
                      X(pieces_sent) X(produce) X(pieces_taken) X(pieces_shown)          \
-                     X(locks_held) X(locks) X(node_files)                               \
+                     X(pieces_answered) X(locks_held) X(locks) X(node_files)            \
     /* promoted */   X(promoted)                                                        \
     /* fetch */      X(serve_absent_owner) X(serve_refused) X(relay) X(serve)           \
                      X(transfers) X(consume_said) X(consume_failed) X(consume)          \

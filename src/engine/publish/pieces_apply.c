@@ -429,8 +429,9 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
 
 static int record(const struct pieces_apply *apply, const struct store_extent_list *list)
 {
-    uint64_t writer = pieces_writer(apply->storage) |
-                      (apply->shown && !apply->history ? STORE_EXTENTS_SHOWN : 0);
+    uint64_t writer =
+        pieces_writer(apply->storage) |
+        (apply->shown && !apply->history && !apply->kept ? STORE_EXTENTS_SHOWN : 0);
 
     for (size_t i = 0; i < list->n + list->ncuts; i++) {
         if (!store_extents_add_other(apply->dmd->extents, apply->identity.ino,

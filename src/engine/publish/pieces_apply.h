@@ -15,7 +15,8 @@ struct pieces_apply {
     const char *upath;
     struct store_identity identity;       /* of our file */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
-    bool shown;            /* for a read here: they are not published with our file */
+    bool shown;            /* for a read here: they are not published with our file; ... */
+    bool kept;             /* ... or for a publish, and are */
     bool history;          /* they are in our file already, and have no bytes */
     struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
     int fd;                /* of a file that has the pieces (pieces.h); */

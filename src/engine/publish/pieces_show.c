@@ -17,7 +17,7 @@
  * record tells those from what a close gives away, which has to be published (STORE_EXTENTS_SHOWN).
  * An open that meets other writers asks them for nothing: it notes there that they are to ask this
  * node when they read, and learns of which version they write changes: what this node writes are such
- * changes, too, if its file was that version once, or with the HISTORY. One that is asked while a process opens the file answers when it is open.
+ * changes, too, if its file was that version once, or with the HISTORY. pieces_answer.c is the asked one's end.
  */
 #include "engine/publish/pieces_show.h"
 
@@ -30,6 +30,7 @@
 
 #include "dht/base.h"
 #include "engine/core/joined_writers.h"
+#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_apply.h"
 #include "engine/publish/pieces_send.h"
@@ -38,9 +39,6 @@
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
-
-#define NOTHING UINT64_MAX /* as `after`: of no time */
-#define TRIES   16         /* to send a file while others take its place */
 
 struct asked {
     uint32_t rank;
@@ -51,7 +49,8 @@ struct showing {
     struct showing *prev, *next; /* utlist */
     struct member *member;
     enum engine_role role;
-    bool bring, last;               /* last: the owner is asked, alone */
+    bool bring, last; /* last: the owner is asked, alone */
+    bool all;         /* of a publish: all that one node has, and fn is given its answer */
     bool adopts, rooted;            /* adopts: HISTORY */
     struct store_identity identity; /* of the file here; all zero: there is none */
     /* Of which the others write changes, or what is here; DYAD_BASE_NONE: not known. */
@@ -66,26 +65,9 @@ struct showing {
     char upath[];
 };
 
-/* A SHOW that is not answered yet. */
-struct answering {
-    struct answering *prev, *next; /* utlist */
-    struct member *member;
-    uint32_t rank;
-    uint64_t id, after, but, now;
-    bool owner, sends; /* NET_SHOW_OWNER; its pieces are being sent */
-    bool history;      /* NET_SHOW_HISTORY, ... */
-    unsigned tries;
-    struct dyad_base base,
-        until; /* ... from that version to that; else since `base`, if it is known */
-    char upath[];
-};
-
 struct pieces_shown {
     struct showing *showings;
-    struct answering *answerings;
 };
-
-/* --- the reader's end --- */
 
 /* Of the node of that rank, on which all ranks have one clock. */
 static uint64_t node_of(const struct net_peer *peer)
@@ -200,7 +182,10 @@ static void showing_answered(struct showing *show, struct asked *asked, int stat
 {
     asked->answered = true;
     show->nleft--;
-    if (status && show->bring && status != ESTALE && (status != ENOENT || has_name(show))) {
+    if (show->all)
+        show->status = status;
+    else if (status && show->bring && status != ESTALE &&
+             (status != ENOENT || has_name(show))) {
         log_warn("what %s has written of \"%s\" cannot be read here: %s",
                  member_describe(show->member, asked->rank), show->upath, strerror(status));
         show->status = EIO;
@@ -257,7 +242,9 @@ static void ask_from(struct showing *show, unsigned first)
             .id = show->id,
             .entry.upath = show->upath,
             .base = show->root,
-            .after = show->bring ? seen_until(show, peer) : NOTHING,
+            .after = show->all     ? 0
+                     : show->bring ? seen_until(show, peer)
+                                   : PIECES_NOTHING,
             .mark = pieces_writer(store_dir_id(member->dmd[show->role].dir))};
         if (member_send(member, rank, &msg) < 0)
             showing_answered(show, &show->asked[i], errno);
@@ -315,15 +302,16 @@ static void asked_all(struct showing *show)
     }
 }
 
-int pieces_show(struct member *member, enum engine_role role, const char *upath, bool bring,
-                produce_fn fn, void *arg)
+static struct showing *showing_create(struct member *member, enum engine_role role,
+                                      const char *upath, bool bring, produce_fn fn,
+                                      void *arg)
 {
     struct member_dmd *dmd = &member->dmd[role];
     struct showing *show = calloc(1, sizeof(*show) + strlen(upath) + 1);
     int fd;
 
     if (!show)
-        return -1;
+        return NULL;
     show->member = member;
     show->role = role;
     show->bring = bring;
@@ -340,11 +328,39 @@ int pieces_show(struct member *member, enum engine_role role, const char *upath,
                               &show->root))
         show->root.kind = DYAD_BASE_FROM;
     DL_APPEND(OWN(member, pieces_shown)->showings, show);
+    return show;
+}
+
+int pieces_show(struct member *member, enum engine_role role, const char *upath, bool bring,
+                produce_fn fn, void *arg)
+{
+    struct showing *show = showing_create(member, role, upath, bring, fn, arg);
+
+    if (!show)
+        return -1;
     if (dht_node_who_writes(member->dht, upath, who_answered, show) == 0)
         return 0;
     showing_free(show);
     errno = ENOMEM;
     return -1;
+}
+
+int pieces_show_from(struct member *member, enum engine_role role, const char *upath,
+                     uint32_t rank, produce_fn fn, void *arg)
+{
+    struct showing *show = showing_create(member, role, upath, true, fn, arg);
+
+    if (!show)
+        return -1;
+    if (!(show->asked = calloc(1, sizeof(*show->asked)))) {
+        showing_free(show);
+        return -1;
+    }
+    show->asked[0].rank = show->owner = rank;
+    show->nasked = 1;
+    show->last = show->all = true;
+    ask_from(show, 0);
+    return 0;
 }
 
 static bool shown_received(struct member *member, const struct net_msg *msg, void **payload,
@@ -392,150 +408,6 @@ static void rank_gone(struct member *member, uint32_t rank)
     }
 }
 
-/* --- the writer's end --- */
-
-static void answering_free(struct answering *a)
-{
-    DL_DELETE(OWN(a->member, pieces_shown)->answerings, a);
-    free(a);
-}
-
-static void answer(struct answering *a, int status)
-{
-    struct net_msg msg = {
-        .type = NET_MSG_SHOWN, .id = a->id, .status = status, .after = a->now};
-
-    member_send(a->member, a->rank,
-                &msg); /* if it fails the rank is lost, as the reader sees */
-    answering_free(a);
-}
-
-static void answer_now(struct answering *a);
-
-static void sent(void *arg, int status, uint64_t met, uint64_t met_length)
-{
-    struct answering *a = arg;
-
-    (void)met;
-    (void)met_length;
-    if (status == EAGAIN && a->tries++ < TRIES) {
-        a->sends = false;
-        answer_now(a);
-    } else {
-        answer(a, status == EAGAIN ? EIO : status);
-    }
-}
-
-/* What is here of it, if it is recorded. 0: it is being sent, or was answered; or an errno value. */
-static int send_from(struct answering *a, struct member_dmd *dmd)
-{
-    struct member *member = a->member;
-    struct dyad_entry entry = {.state = DYAD_ENTRY_NONE, .owner = member->self.rank};
-    struct pieces_out out = {.dmd = dmd,
-                             .upath = a->upath,
-                             .entry = &entry,
-                             .rank = a->rank,
-                             .but = a->but,
-                             .newer = a->after,
-                             .history = a->history,
-                             .base = a->base,
-                             .until = a->until,
-                             .fn = sent,
-                             .arg = a};
-    int fd = store_fetch_open_named(dmd->dir, a->upath, O_PATH | O_NOFOLLOW), rc;
-    struct store_mark_info info;
-    bool written;
-
-    rc = fd < 0 ? -1 : store_identity_read(fd, &out.identity);
-    util_fd_close(fd);
-    if (rc < 0)
-        return ENOENT;
-    written = a->history || store_marks_dirty(dmd->marks, NULL, out.identity.ino, 0, &info);
-    if (!dmd->extents ||
-        !store_marks_recorded(dmd->marks, 0, out.identity.ino, out.identity.btime))
-        return written || a->owner ? EBUSY : ENOENT;
-    if (!a->owner && (!written || store_marks_all_begin(dmd->marks, out.identity.ino,
-                                                        out.identity.btime)))
-        return ENOENT; /* or nothing yet */
-    memcpy(entry.storage, store_dir_id(dmd->dir), sizeof(entry.storage));
-    if (pieces_send(member, &out) < 0)
-        return errno;
-    a->sends = true;
-    return 0;
-}
-
-static void answer_later(void *arg, const char *upath);
-
-static void answer_now(struct answering *a)
-{
-    struct member *member = a->member;
-    bool later = joined_writers_is_noted(member, a->upath);
-    int rc = ENOENT;
-
-    a->now = util_clock_wall_ns();
-    for (int s = 1; s >= 0; s--) {
-        struct member_dmd *dmd = &member->dmd[s];
-        struct store_mark_info info;
-        bool written;
-        if (!dmd->dir)
-            continue;
-        written = joined_writers_find(dmd, a->upath, &info);
-        later &= !written;
-        store_marks_set_joint(dmd->marks, a->upath, written ? info.ino : 0,
-                              written ? info.btime : 0);
-        if (rc == ENOENT && a->after != NOTHING)
-            rc = send_from(a, dmd);
-    }
-    if (rc == 0)
-        return;
-    if (later) { /* its process has no mark yet */
-        joined_writers_later(member, a->upath, answer_later);
-        return;
-    }
-    /* What was written here was not looked at: as the owner this node is asked once more. */
-    a->now = a->after;
-    answer(a, rc == ENOENT && !a->history ? 0 : rc);
-}
-
-static void answer_later(void *arg, const char *upath)
-{
-    struct member *member = arg;
-    struct answering *a, *tmp;
-
-    DL_FOREACH_SAFE(OWN(member, pieces_shown)->answerings, a, tmp)
-    {
-        if (!a->sends && strcmp(a->upath, upath) == 0)
-            answer_now(a);
-    }
-}
-
-static bool show_received(struct member *member, const struct net_msg *msg, void **payload,
-                          size_t len)
-{
-    struct answering *a = calloc(1, sizeof(*a) + strlen(msg->entry.upath) + 1);
-
-    (void)payload;
-    (void)len;
-    if (!a) {
-        struct net_msg reply = {.type = NET_MSG_SHOWN, .id = msg->id, .status = ENOMEM};
-        member_send(member, msg->source, &reply);
-        return true;
-    }
-    a->member = member;
-    a->rank = msg->source;
-    a->id = msg->id;
-    a->after = msg->after;
-    a->but = msg->mark;
-    a->owner = msg->flags & NET_SHOW_OWNER;
-    a->history = msg->flags & NET_SHOW_HISTORY;
-    a->base = msg->base;
-    a->until = (struct dyad_base){DYAD_BASE_FROM, .size = msg->offset, .time = msg->length};
-    strcpy(a->upath, msg->entry.upath);
-    DL_APPEND(OWN(member, pieces_shown)->answerings, a);
-    answer_now(a);
-    return true;
-}
-
 static void rank_changed(struct member *member, uint32_t rank,
                          enum member_rank_change change)
 {
@@ -552,22 +424,10 @@ static void stop(struct member *member)
         showing_free(shown->showings);
 }
 
-/* After the sendings (pieces_send.c). */
-static void destroy(struct member *member)
-{
-    struct pieces_shown *shown = OWN(member, pieces_shown);
-
-    while (shown->answerings)
-        answering_free(shown->answerings);
-}
-
 const struct member_module pieces_shown_module = {
     .own = MODULE_OWN(pieces_shown),
-    .messages =
-        (const struct member_message[]){
-            {NET_MSG_SHOW, show_received}, {NET_MSG_SHOWN, shown_received}, {0}},
+    .messages = (const struct member_message[]){{NET_MSG_SHOWN, shown_received}, {0}},
     .peer_down = rank_gone,
     .rank_changed = rank_changed,
     .stop = stop,
-    .destroy = destroy,
 };

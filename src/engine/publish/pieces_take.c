@@ -174,6 +174,12 @@ static void withdrawn(void *arg, int status)
  * what is published here, which may wait for the sender. */
 static void refuse(struct taking *t, int status)
 {
+    struct produce *ours = t->apply.kept ? produce_bringing(t->member, t->upath) : NULL;
+
+    if (ours && status == EEXIST) {
+        ours->met = t->apply.met.offset;
+        ours->met_length = t->apply.met.length;
+    }
     if (status == ENOENT && !t->apply.shown) {
         t->state = GONE;
         if (produce_pending(t->member, t->upath))
@@ -293,7 +299,8 @@ static int find(struct taking *t)
 
     if (!t->apply.shown && ((ours && is_first(t, ours)) || is_yielded_to(t)))
         return EAGAIN;
-    if (produce_pending(member, t->upath))
+    t->apply.kept = t->apply.shown && produce_bringing(member, t->upath);
+    if (produce_pending(member, t->upath) && !t->apply.kept)
         return EINPROGRESS;
     for (int role = 1; role >= 0 && rc == ENOENT; role--) {
         t->role = (enum engine_role)role;

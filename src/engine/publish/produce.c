@@ -21,7 +21,6 @@
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/lost_update.h"
-#include "engine/publish/pieces_send.h"
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
@@ -78,10 +77,6 @@ void produce_parents(struct produce *p)
             return;
     }
 }
-
-/* How often others may give way before the pieces have come to one: a bound for what should
- * not happen. */
-#define STALE_MAX 100
 
 /* --- publish --- */
 
@@ -197,13 +192,6 @@ static void set_pending(struct produce *p)
                  p->upath, store_dir_path(dmd->dir));
 }
 
-/* No publish of ours tells the homes that this description is closed. */
-static void tell_end(struct produce *p)
-{
-    if (p->mark && p->record.entry.recorded)
-        joined_writers_closed(p->member, p->upath, NULL, NULL);
-}
-
 static void writer_ended(struct produce *p)
 {
     if (!p->mark)
@@ -211,6 +199,13 @@ static void writer_ended(struct produce *p)
     if (!p->abandoned)
         store_marks_clear(p->member->dmd[p->role].marks, p->mark);
     shared_end(p->member, p->role, p->upath, p->mark, false, NULL, NULL);
+}
+
+void produce_given_up(struct produce *p)
+{
+    writer_ended(p);
+    if (p->mark && p->record.entry.recorded)
+        joined_writers_closed(p->member, p->upath, NULL, NULL);
 }
 
 /* No file has the name: it was removed, or renamed, and whoever did that sees to the new name; but
@@ -239,37 +234,7 @@ static bool withdraw_left(struct produce *p, int status)
     return produce_withdraw_left(p->member, p->upath, left_withdrawn, p) == 0;
 }
 
-/* Its pieces are in the file of another node, which has published that. */
-static void is_merged(struct produce *p)
-{
-    p->merges = false;
-    p->gives_way = true;
-    lost_update_settle(p);
-    writer_ended(p);
-    tell_end(p);
-    p->member->stats.published++;
-    produce_end(p, 0);
-}
-
-static void merge(struct produce *p)
-{
-    struct dyad_entry entry = p->record.entry;
-    struct pieces_out out = {.dmd = &p->member->dmd[p->role],
-                             .upath = p->upath,
-                             .identity = p->record.identity,
-                             .entry = &entry,
-                             .rank = p->taker,
-                             .mark = p->mark,
-                             .fn = produce_pieces_sent,
-                             .arg = p};
-
-    entry.version = p->version; /* that was refused */
-    if (pieces_send(p->member, &out) < 0)
-        produce_pieces_sent(p, errno, 0, 0);
-}
-
-/* With the file as it is now: others of this node may have written it, and published that. */
-static void ask_anew(struct produce *p)
+void produce_ask_anew(struct produce *p)
 {
     int rc = produce_look(p);
 
@@ -283,79 +248,13 @@ static void ask_anew(struct produce *p)
     }
 }
 
-/* What has come in the place of the version whose node was asked to take the pieces. */
-static void newer_looked_up(void *arg, int status, const struct dyad_entry *entry)
-{
-    struct produce *p = arg;
-
-    p->lookup = NULL;
-    if (status || !pieces_may_send(p, entry)) {
-        ask_anew(p);
-        return;
-    }
-    p->other = *entry;
-    p->other.upath = p->upath;
-    p->taker = entry->owner;
-    merge(p);
-}
-
-/* The rank that was to take the pieces is gone. True: another one of its node, which has the same
- * file, is. */
-static bool next_taker(struct produce *p)
-{
-    struct member *member = p->member;
-    uint32_t owner = p->other.owner, rank = p->taker == owner ? DYAD_RANK_NONE : p->taker;
-    const struct net_peer *peer;
-
-    while ((rank = dht_node_neighbour(member->dht, owner, rank)) != DYAD_RANK_NONE) {
-        if ((peer = net_worker_peer(member->worker, rank)) &&
-            net_peer_has_storage(peer, p->other.storage)) {
-            p->taker = rank;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* EHOSTUNREACH: the taker is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way
- * to a third one; a home that refused us may not have heard of that yet. ENOENT: it has the file no
- * more. Else the homes are asked anew, and refuse it again if the other version is still there. */
-void produce_pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length)
-{
-    struct produce *p = arg;
-
-    if (status == 0) {
-        is_merged(p);
-        return;
-    }
-    if (status == EHOSTUNREACH && next_taker(p)) {
-        merge(p);
-        return;
-    }
-    if (status == ESTALE && ++p->nstale < STALE_MAX &&
-        (p->lookup = dht_node_lookup(p->member->dht, p->upath, NET_LOOKUP_WAIT,
-                                     &p->other.version, newer_looked_up, p)))
-        return;
-    if (status == EAGAIN) {
-        p->base = dht_base_version(&p->other.version);
-    } else if (status == ENOENT) {
-        p->absent = p->other.version;
-    } else {
-        p->unmerged = true;
-        p->met = met;
-        p->met_length = status == EEXIST ? met_length : 0;
-    }
-    ask_anew(p);
-}
-
 /* Another node has removed the file which this one was writing, too, as on one node a program may that
  * others have open. */
 static void is_removed(struct produce *p)
 {
     log_debug("\"%s\" was removed by another node while it was written", p->upath);
-    writer_ended(p);
+    produce_given_up(p);
     lost_update_removed(p);
-    tell_end(p);
 }
 
 static void publish_done(void *arg, int status, const struct dyad_version *version)
@@ -372,7 +271,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     }
     lost_update_settle(p);
     if (status == 0 && is_refused_beside(p)) {
-        ask_anew(p);
+        produce_ask_anew(p);
         return;
     }
     if (status == 0) {
@@ -398,7 +297,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         if (store_dir_lacks(member->dmd[p->role].dir, p->upath) && withdraw_left(p, status))
             return;
     } else if (status == ECANCELED && p->merges) {
-        merge(p);
+        produce_merge(p);
         pieces_retry(member);
         return;
     } else if (status == ECANCELED) {
@@ -410,8 +309,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                  : p->merged && (p->stopped || p->superseded) ? ESTALE
                                                               : 0;
         if (status == 0) {
-            writer_ended(p);
-            tell_end(p);
+            produce_given_up(p);
         }
         if (p->removed)
             lost_update_removed(p);
@@ -476,8 +374,7 @@ static void give_up_joined(struct produce *p)
         errno != ESTALE && errno != ENOENT)
         log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
                  store_dir_path(dmd->dir));
-    writer_ended(p);
-    tell_end(p);
+    produce_given_up(p);
     produce_end_later(p, 0);
 }
 

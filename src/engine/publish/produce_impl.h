@@ -30,6 +30,7 @@ struct produce {
     uint32_t taker;             /* or to another rank of its node, if that is gone; */
     struct dyad_version absent; /* which had not this version (any more) */
     unsigned nstale;            /* how often that had given way to another one */
+    bool brings;                /* what that version has is being brought: it gives way */
     bool unmerged;              /* that has failed, ... */
     uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */
     bool stopped;             /* it is not published, since another one counts */
@@ -78,6 +79,8 @@ bool produce_is_behind(const struct produce *p);
 
 /* The publish of that name that is sending its pieces to another node, or NULL. */
 struct produce *produce_merging(struct member *member, const char *upath);
+/* The one that brings what is in the version that gives way to it, or NULL. */
+struct produce *produce_bringing(struct member *member, const char *upath);
 
 /* --- produce.c --- */
 
@@ -86,8 +89,16 @@ void produce_parents(struct produce *p);
 /* Publish p->record, with the bytes of a small file. 0 or -1 with errno. */
 int produce_publish(struct produce *p);
 
-/* The answer to pieces_send() for a publish (arg). */
-void produce_pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length);
+/* Publish it again, with the file as it is now: others of this node may have written it, and published that. */
+void produce_ask_anew(struct produce *p);
+/* It is not published: the mark is taken away, and the homes are told that this description is closed. */
+void produce_given_up(struct produce *p);
+
+/* --- produce_merge.c --- */
+
+/* The homes have refused it (p->merges): send its pieces to p->taker, which has p->other. What follows ends the
+ * publish, or begins it anew. */
+void produce_merge(struct produce *p);
 
 /* --- produce_changed.c --- */
 

@@ -200,6 +200,18 @@ struct produce *produce_merging(struct member *member, const char *upath)
     return p;
 }
 
+struct produce *produce_bringing(struct member *member, const char *upath)
+{
+    struct produce *p;
+
+    DL_FOREACH(produces_of(member, upath), p)
+    {
+        if (p->brings)
+            break;
+    }
+    return p;
+}
+
 /* A publish of the same name is under way, and has looked at the file already. */
 bool produce_is_behind(const struct produce *produce)
 {

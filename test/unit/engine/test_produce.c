@@ -15,6 +15,7 @@
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/pieces_send.h"
+#include "engine/publish/pieces_show.h"
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
@@ -129,7 +130,10 @@ void shared_end(struct member *m, enum engine_role role, const char *upath,
 }
 
 static bool may_send;         /* its pieces to the owner of the version that came first */
-static struct produce *sends; /* what does */
+static struct produce *sends; /* what does, ... */
+static void (*pieces_sent)(void *arg, int status, uint64_t met, uint64_t met_length);
+static int brought; /* what is answered to one that brings what has given way to it */
+static unsigned nbrought;
 
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 {
@@ -140,8 +144,21 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 int pieces_send(struct member *m, const struct pieces_out *out)
 {
     (void)m;
-    assert_true(out->fn == produce_pieces_sent);
     sends = out->arg;
+    pieces_sent = out->fn;
+    return 0;
+}
+
+int pieces_show_from(struct member *m, enum engine_role role, const char *upath,
+                     uint32_t rank, produce_fn fn, void *arg)
+{
+    (void)m;
+    (void)role;
+    assert_string_equal(upath, "f");
+    assert_int_equal(rank, refused.owner);
+    assert_ptr_equal(produce_bringing(m, "f"), arg);
+    nbrought++;
+    fn(arg, brought);
     return 0;
 }
 
@@ -288,6 +305,8 @@ static int setup(void **state)
     done = 0;
     ended = 0;
     may_send = false;
+    brought = 0;
+    nbrought = 0;
     sends = NULL;
     posted = NULL;
     ngiven_way = nwithdrawn = 0;
@@ -799,7 +818,7 @@ static void test_pieces_sent(void **state)
 {
     (void)state;
     begins_to_send();
-    produce_pieces_sent(sends, 0, 0, 0);
+    pieces_sent(sends, 0, 0, 0);
     assert_int_equal(done, 1);
     assert_int_equal(status_done, 0);
     assert_int_equal(npublishes, 0);
@@ -814,7 +833,9 @@ static void test_pieces_given_way(void **state)
     struct publish *p = begins_to_send();
 
     (void)state;
-    produce_pieces_sent(sends, EAGAIN, 0, 0);
+    pieces_sent(sends, EAGAIN, 0, 0);
+    assert_int_equal(nbrought, 1); /* it may have what third nodes have published */
+    assert_null(produce_bringing(&member, "f"));
     assert_int_equal(npublishes, 1);
     assert_null(produce_merging(&member, "f"));
     assert_int_equal(p->base.kind, DYAD_BASE_VERSION);
@@ -827,8 +848,36 @@ static void test_pieces_given_way(void **state)
     sends = NULL;
     p->fn(p->arg, ECANCELED, &p->version);
     assert_non_null(sends);
-    produce_pieces_sent(sends, 0, 0, 0);
+    pieces_sent(sends, 0, 0, 0);
     assert_int_equal(status_done, 0);
+}
+
+/* It gives way, and what is in its version cannot be brought: a conflict, rather than a version without that. */
+static void test_pieces_not_brought(void **state)
+{
+    struct publish *p = begins_to_send();
+
+    (void)state;
+    brought = EBUSY;
+    pieces_sent(sends, EAGAIN, 0, 0);
+    assert_int_equal(nbrought, 1);
+    assert_int_equal(npublishes, 1);
+    assert_int_not_equal(p->base.kind, DYAD_BASE_VERSION);
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    assert_int_equal(tries(p, 11), DHT_AHEAD_CHANGED); /* refused again */
+    assert_true(p->entry.conflict);
+}
+
+/* Its node has removed the file meanwhile: there is nothing more to bring. */
+static void test_pieces_brought_none(void **state)
+{
+    struct publish *p = begins_to_send();
+
+    (void)state;
+    brought = ENOENT;
+    pieces_sent(sends, EAGAIN, 0, 0);
+    assert_int_equal(p->base.kind, DYAD_BASE_VERSION);
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
 }
 
 /* It is not there any more: the homes are asked anew. */
@@ -837,7 +886,7 @@ static void test_pieces_unwanted(void **state)
     struct publish *p = begins_to_send();
 
     (void)state;
-    produce_pieces_sent(sends, ENOENT, 0, 0);
+    pieces_sent(sends, ENOENT, 0, 0);
     assert_int_equal(dyad_version_cmp(&sends->absent, &refused.version), 0);
     assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
     ends(p, 0);
@@ -852,7 +901,7 @@ static void test_pieces_sent_on(void **state)
     struct produce *sender = sends;
 
     (void)state;
-    produce_pieces_sent(sender, ESTALE, 0, 0);
+    pieces_sent(sender, ESTALE, 0, 0);
     assert_ptr_equal(produce_merging(&member, "f"), sender);
     refused.version.counter++;
     refused.owner = 3;
@@ -861,7 +910,7 @@ static void test_pieces_sent_on(void **state)
     assert_ptr_equal(sends, sender);
     assert_int_equal(sends->other.owner, 3);
     assert_int_equal(npublishes, 0);
-    produce_pieces_sent(sends, ESTALE, 0, 0);
+    pieces_sent(sends, ESTALE, 0, 0);
     looks_up(sends, ENOENT, NULL); /* it was removed: our own is the newest */
     assert_null(produce_merging(&member, "f"));
     assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
@@ -876,7 +925,7 @@ static void test_pieces_refused(void **state)
     struct publish *p = begins_to_send();
 
     (void)state;
-    produce_pieces_sent(sends, EEXIST, 4, 2);
+    pieces_sent(sends, EEXIST, 4, 2);
     assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
     assert_int_equal(tries(p, 11), DHT_AHEAD_CHANGED);
     is_conflict(p, 12);
@@ -990,6 +1039,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gives_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_sent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_given_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_not_brought, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_brought_none, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_unwanted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_sent_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
