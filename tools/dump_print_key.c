@@ -134,6 +134,110 @@ static void print_local_waits(FILE *out, const json_t *shard, const json_t *key,
     }
 }
 
+/* The same file, told of by a rank before that one. */
+static bool is_told(const json_t *shards, size_t before, const json_t *file)
+{
+    for (size_t i = 0; i < before; i++) {
+        const json_t *key = json_object_get(json_array_get(shards, i), "key");
+        const json_t *files = json_object_get(key, "files");
+        for (size_t k = 0; k < json_array_size(files); k++)
+            if (same_member(json_array_get(files, k), file, "storage"))
+                return true;
+    }
+    return false;
+}
+
+static void add_written(struct dump_text *text, const json_t *file)
+{
+    const json_t *all = json_object_get(file, "written");
+    const json_t *here = json_object_get(file, "written_here");
+
+    if (!json_is_object(all) || !dump_number(all, "ranges"))
+        return;
+    dump_text_printf(text, "; on record: ");
+    dump_add_value(text, json_object_get(all, "bytes"));
+    dump_text_printf(text, " bytes in ");
+    dump_add_value(text, json_object_get(all, "ranges"));
+    dump_text_printf(text, " ranges, of this node ");
+    dump_add_value(text, json_object_get(here, "bytes"));
+    dump_text_printf(text, " bytes");
+}
+
+/* The file as each node has it. */
+static void print_files(FILE *out, const json_t *shards, size_t at, bool *failed)
+{
+    const json_t *shard = json_array_get(shards, at);
+    const json_t *files = json_object_get(json_object_get(shard, "key"), "files");
+    struct dump_text text = {0};
+
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *file = json_array_get(files, i);
+        if (is_told(shards, at, file))
+            continue;
+        dump_text_printf(&text, "file: on ");
+        dump_add_host(&text, shard);
+        dump_text_printf(&text, ": ");
+        dump_add_value(&text, json_object_get(file, "size"));
+        dump_text_printf(&text, " bytes%s",
+                         json_is_true(json_object_get(file, "superseded"))
+                             ? ", older than what is published"
+                             : "");
+        if (json_is_integer(json_object_get(file, "writer"))) {
+            dump_text_printf(&text, ", open for writing by pid ");
+            dump_add_value(&text, json_object_get(file, "writer"));
+        }
+        add_written(&text, file);
+        dump_text_print_line(out, &text, failed);
+    }
+}
+
+static void add_lock(struct dump_text *text, const json_t *lock)
+{
+    const json_t *end = json_object_get(lock, "end");
+
+    if (json_is_true(json_object_get(lock, "append"))) {
+        dump_text_printf(text, "the right to append");
+    } else {
+        dump_text_printf(text, "bytes ");
+        dump_add_value(text, json_object_get(lock, "begin"));
+        if (json_is_integer(end))
+            dump_text_printf(text, " to %lld", (long long)json_integer_value(end) - 1);
+        else
+            dump_text_printf(text, " to the end");
+        dump_text_printf(text, ", to ");
+        dump_add_value(text, json_object_get(lock, "type"));
+    }
+}
+
+static void print_locks(FILE *out, const json_t *shard, bool *failed)
+{
+    const json_t *locks = json_object_get(json_object_get(shard, "key"), "locks");
+    struct dump_text text = {0};
+
+    for (size_t i = 0; i < json_array_size(locks); i++) {
+        const json_t *lock = json_array_get(locks, i);
+        dump_text_printf(&text, "lock: pid ");
+        dump_add_value(&text, json_object_get(lock, "pid"));
+        dump_text_printf(&text, " of rank ");
+        dump_add_value(&text, json_object_get(shard, "rank"));
+        dump_text_printf(&text, " on ");
+        dump_add_host(&text, shard);
+        if (json_is_true(json_object_get(lock, "waits"))) {
+            dump_text_printf(&text, " has waited for ");
+            dump_add_seconds(&text, json_number_value(json_object_get(lock, "since")));
+            dump_text_printf(&text, " for ");
+        } else {
+            dump_text_printf(&text, " has ");
+        }
+        add_lock(&text, lock);
+        if (json_is_integer(json_object_get(lock, "asks"))) {
+            dump_text_printf(&text, ", asked of rank ");
+            dump_add_value(&text, json_object_get(lock, "asks"));
+        }
+        dump_text_print_line(out, &text, failed);
+    }
+}
+
 int dump_print_key(FILE *out, const json_t *document)
 {
     const json_t *shards = json_object_get(document, "shards"), *shard = NULL;
@@ -183,6 +287,8 @@ int dump_print_key(FILE *out, const json_t *document)
             add_shard(&text, other);
             dump_text_print_line(out, &text, &failed);
         }
+        print_files(out, shards, i, &failed);
+        print_locks(out, other, &failed);
         print_local_waits(out, other, key, &failed);
     }
     return failed ? -1 : 0;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# dyad-dht-dump on a live job: tables and JSON; entries and waiters right.
+# dyad-dht-dump on a live job: tables and JSON; entries, waiters, files and locks right.
 . "$(dirname "$0")/../cluster/lib.sh"
 cluster_up 3
 JOB_ENV+=(DYAD_INLINE_MAX=16K)
@@ -71,6 +71,60 @@ grep -q 'n1' "$WORK/table" && grep -q '^ *RANK' "$WORK/table" || fail "the table
 [ "$(grep -c 'made\.00000[0-4]' "$WORK/entries")" -eq 10 ] || fail "the entries: $(cat "$WORK/entries")"
 grep -q 'last\.000000' "$WORK/waiting" || fail "who waits: $(cat "$WORK/waiting")"
 grep -q 'made\.000003' "$WORK/key" && grep -qi 'owner' "$WORK/key" || fail "one key: $(cat "$WORK/key")"
+
+# Two nodes write one file: what each has of it, who has locked what, and who waits for that.
+cat >"$WORK/locks.py" <<'EOT'
+import fcntl, os, time
+me, work = int(os.environ["PMIX_RANK"]), os.environ["W"]
+
+def wait(name):
+    while not os.path.exists(f"{work}/{name}"):
+        time.sleep(0.005)
+
+fd = os.open(f"{os.environ['SSD']}/both", os.O_RDWR | os.O_CREAT, 0o644)
+os.pwrite(fd, bytes([65 + me]) * 100 * (me + 1), 1000 * me)
+open(f"{work}/opened.{me}", "x").close()
+wait(f"opened.{1 - me}")
+if me == 0:
+    fcntl.lockf(fd, fcntl.LOCK_EX, 8, 0)
+    open(f"{work}/locked", "x").close()
+    wait("shown")
+    fcntl.lockf(fd, fcntl.LOCK_UN, 8, 0)
+else:
+    wait("locked")
+    fcntl.lockf(fd, fcntl.LOCK_SH, 20, 4)
+os.close(fd)
+EOT
+JOB_ENV+=("W=$WORK" "SSD=$SSD")
+job_begin 100 2@n0,n1 "$PYTHON" "$WORK/locks.py"
+of_both() {
+    kill -0 "$JOB_PID" 2>/dev/null || fail "the job ended early"
+    dump n1 --key both >"$WORK/key" 2>"$WORK/dump.err" && grep -q 'has waited' "$WORK/key"
+}
+until_true 20 "the dump shows who waits for a lock" of_both
+cat "$WORK/key"
+dump n0 --json --key both >"$WORK/key.json" || fail "dyad-dht-dump --json --key: $?"
+: >"$WORK/shown"
+job_end_ok 100
+grep -q '^lock: pid [0-9]* of rank 0 on n0 has bytes 0 to 7, to write$' "$WORK/key" || fail "who has a lock"
+grep -q '^lock: pid [0-9]* of rank 1 on n1 has waited for [0-9.]*s for bytes 4 to 23, to read' "$WORK/key" || fail "who waits"
+for part in "n0: 100 100" "n1: 1200 200"; do
+    grep -q "^file: on ${part% *} bytes, open for writing by pid [0-9]*; on record: ${part##* } bytes in 1 ranges" \
+        "$WORK/key" || fail "the file on ${part%%:*}"
+done
+"$PYTHON" - "$WORK/key.json" <<'PY' || fail "the key is not right: $(cat "$WORK/key.json")"
+import json, sys
+
+keys = {s["rank"]: s["key"] for s in json.load(open(sys.argv[1]))["shards"]}
+assert sorted(w["rank"] for k in keys.values() for w in k["writers"]) == sorted([0, 1] * 2), keys
+for rank, length in (0, 100), (1, 200):
+    (file,) = keys[rank]["files"]
+    assert file["written"] == file["written_here"] == {"ranges": 1, "bytes": length}, file
+    assert file["size"] == 1000 * rank + length and not file["superseded"] and file["writer"], file
+assert [(l["type"], l["begin"], l["end"], l["waits"]) for l in keys[0]["locks"]] == [("write", 0, 8, False)], keys
+assert [(l["type"], l["begin"], l["end"], l["waits"], l["append"]) for l in keys[1]["locks"]] == [
+    ("read", 4, 24, True, False)], keys
+PY
 
 # No session: an error that says so, at once.
 status=0

@@ -64,7 +64,7 @@ json_t *dump_version_json(const struct dyad_version *version)
                      (json_int_t)version->incarnation);
 }
 
-static void set_hashes(struct member *member, json_t *object, const char *upath)
+void dump_set_hashes(struct member *member, json_t *object, const char *upath)
 {
     struct dht_key key;
     json_t *hash = json_array(), *bins = json_array();
@@ -82,7 +82,7 @@ static void set_hashes(struct member *member, json_t *object, const char *upath)
     dump_set_homes(member, object, upath);
 }
 
-static json_t *waiters_json(const struct dht_record *record, uint64_t now)
+json_t *dump_waiters_json(const struct dht_record *record, uint64_t now)
 {
     const struct dht_waiter *w;
     json_t *list = json_array();
@@ -105,14 +105,14 @@ static const char *type_name(mode_t mode)
     return S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "link" : "file";
 }
 
-static json_t *entry_json(struct member *member, const struct dht_record *record)
+json_t *dump_entry_json(struct member *member, const struct dht_record *record)
 {
     const struct dyad_entry *e = &record->entry;
     json_t *o = json_object(), *holders = json_array();
     const struct dht_waiter *w;
 
     dump_set_name(o, e->upath);
-    set_hashes(member, o, e->upath);
+    dump_set_hashes(member, o, e->upath);
     json_object_set_new(o, "owner",
                         e->owner == DYAD_RANK_NONE ? json_null() : json_integer(e->owner));
     json_object_set_new(o, "size", json_integer((json_int_t)e->size));
@@ -138,7 +138,7 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
             json_array_append_new(holders, json_integer(w->rank));
     }
     json_object_set_new(o, "holders", holders);
-    json_object_set_new(o, "waiters", waiters_json(record, util_clock_now()));
+    json_object_set_new(o, "waiters", dump_waiters_json(record, util_clock_now()));
     return o;
 }
 
@@ -162,7 +162,7 @@ static int page_add(struct dht_record *record, void *arg)
         page->more = true;
         return 1;
     }
-    entry = entry_json(page->member, record);
+    entry = dump_entry_json(page->member, record);
     if ((text = json_dumps(entry, JSON_COMPACT)))
         page->bytes += strlen(text) + 1;
     free(text);
@@ -265,36 +265,6 @@ static json_t *summary_json(struct member *member)
     return o;
 }
 
-static void writer_add(void *list, uint32_t rank, bool dead)
-{
-    json_array_append_new(
-        list, json_pack("{s:I, s:b}", "rank", (json_int_t)rank, "dead", (int)dead));
-}
-
-static json_t *key_json(struct member *member, const char *upath)
-{
-    struct dht_key key;
-    struct dht_record *record;
-    json_t *o = json_object(), *writers = json_array();
-
-    dht_node_writers(member->dht, upath, writer_add, writers);
-    json_object_set_new(o, "writers", writers);
-    dht_key_init(&key, upath, member->self.depth);
-    record = dht_shard_find(dht_node_shard(member->dht), &key, upath);
-    dump_set_name(o, upath);
-    set_hashes(member, o, upath);
-    json_object_set_new(o, "entry",
-                        record && record->entry.state != DYAD_ENTRY_NONE
-                            ? entry_json(member, record)
-                            : json_null());
-    json_object_set_new(o, "waiters",
-                        record ? waiters_json(record, util_clock_now()) : json_array());
-    json_object_set_new(o, "pending",
-                        json_boolean(produce_pending(member, upath) ||
-                                     dht_node_is_publishing(member->dht, upath)));
-    return o;
-}
-
 json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more)
 {
     json_t *o = summary_json(member);
@@ -311,7 +281,7 @@ json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *m
         json_object_set_new(o, "waiting", waiting.list);
     }
     if (ask->flags & NET_DUMP_KEY)
-        json_object_set_new(o, "key", key_json(member, ask->entry.upath));
+        json_object_set_new(o, "key", dump_key_json(member, ask->entry.upath));
     if (more)
         *more = page.more;
     return o;

@@ -1,5 +1,5 @@
 /*
- * engine/inspect/dump_impl.h - private to dump.c and dump_check.c
+ * engine/inspect/dump_impl.h - private to dump.c, dump_key.c and dump_check.c
  */
 #ifndef DYAD_ENGINE_INSPECT_DUMP_IMPL_H
 #define DYAD_ENGINE_INSPECT_DUMP_IMPL_H
@@ -23,12 +23,22 @@ struct dump {
 void dump_set_name(json_t *object, const char *upath);
 /* "homes", as this rank computes them. */
 void dump_set_homes(struct member *member, json_t *object, const char *upath);
+/* "hash", "bins" and "homes". */
+void dump_set_hashes(struct member *member, json_t *object, const char *upath);
 json_t *dump_version_json(const struct dyad_version *version);
+json_t *dump_entry_json(struct member *member, const struct dht_record *record);
+/* Look-ups of other ranks that wait here; now: util_clock_now(). */
+json_t *dump_waiters_json(const struct dht_record *record, uint64_t now);
 /* The member's description of itself, and those parts of its shard that the flags of
  * `ask` name. `more` may be NULL if no entries are asked for. */
 json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more);
 /* Send the page to the asker. Takes the reference to `page`. */
 void dump_reply(struct member *member, const struct net_msg *ask, json_t *page, bool more);
+
+/* --- dump_key.c --- */
+
+/* "key" of a page. */
+json_t *dump_key_json(struct member *member, const char *upath);
 
 /* --- dump_check.c --- */
 

@@ -69,3 +69,15 @@ struct locked *locked_get(struct locked **all, struct member *member, const char
     }
     return locked;
 }
+
+void locked_foreach(const struct locked *all, const char *upath, locks_info_fn fn,
+                    void *arg)
+{
+    const struct locked *locked;
+
+    DL_FOREACH(all, locked)
+    {
+        for (size_t i = 0; strcmp(locked->upath, upath) == 0 && i < locked->ranges.n; i++)
+            fn(arg, (pid_t)locked->owner, &locked->ranges.range[i], 0, DYAD_RANK_NONE);
+    }
+}

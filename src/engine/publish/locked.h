@@ -9,6 +9,7 @@
 #include "engine/core/member.h"
 #include "engine/publish/lock_nodes.h"
 #include "engine/publish/lock_ranges.h"
+#include "engine/publish/locks.h"
 
 /* Of one process and one file. */
 struct locked {
@@ -29,5 +30,8 @@ struct locked *locked_find(struct locked *all, const char *upath, uint64_t owner
 struct locked *locked_get(struct locked **all, struct member *member, const char *upath,
                           uint64_t owner, void (*ended)(struct locked *locked));
 void locked_free(struct locked **all, struct locked *locked);
+/* As locks_foreach(), of what they have. */
+void locked_foreach(const struct locked *all, const char *upath, locks_info_fn fn,
+                    void *arg);
 
 #endif

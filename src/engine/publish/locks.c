@@ -39,7 +39,7 @@
 struct locks_op {
     struct locks_op *prev, *next; /* utlist */
     struct member *member;
-    uint64_t owner;
+    uint64_t owner, since; /* util_clock_now() */
     struct lock_range range;
     uint8_t flags;
     uint64_t id;
@@ -428,6 +428,7 @@ struct locks_op *locks_start(struct member *member, const struct net_msg *asked,
         return NULL;
     op->member = member;
     op->owner = owner;
+    op->since = util_clock_now();
     op->meets = DYAD_RANK_NONE;
     op->range = (struct lock_range){asked->offset, asked->offset + asked->length,
                                     flags & NET_LOCK_TYPE};
@@ -484,6 +485,20 @@ void locks_cancel(struct locks_op *op)
     if (!op->looking)
         undo(op, op->at + 1);
     op_over(op);
+}
+
+void locks_foreach(struct member *member, const char *upath, locks_info_fn fn, void *arg)
+{
+    const struct locks_op *op;
+
+    locked_foreach(OWN(member, locks)->locked, upath, fn, arg);
+    DL_FOREACH(OWN(member, locks)->ops, op)
+    {
+        const bool asks = op->at < op->nodes.n;
+        if (strcmp(op->upath, upath) == 0 && op->fn && op->range.type != NET_LOCK_NONE)
+            fn(arg, (pid_t)op->owner, &op->range, op->since,
+               asks ? op->nodes.rank[op->at] : DYAD_RANK_NONE);
+    }
 }
 
 static struct locks_op *op_at(struct member *member, uint32_t rank)

@@ -28,10 +28,19 @@
     "{\"upath_hex\":\"64ff0a\",\"pid\":55,\"since\":3725,\"home\":1," \
     "\"reason\":\"not published\",\"timeout\":0}"
 
-#define SAMPLE_KEY(entry)                                                         \
-    "{\"upath\":\"step 1\",\"hash\":[\"00112233aabbccdd\",\"ffeeddccbbaa9988\"]," \
-    "\"bins\":[17,203],\"homes\":[0,2],\"entry\":" entry                          \
-    ",\"writers\":[{\"rank\":0,\"dead\":false},{\"rank\":3,\"dead\":true}]"       \
+#define SAMPLE_KEY(entry)                                                                \
+    "{\"upath\":\"step 1\",\"hash\":[\"00112233aabbccdd\",\"ffeeddccbbaa9988\"],"        \
+    "\"bins\":[17,203],\"homes\":[0,2],\"entry\":" entry                                 \
+    ",\"writers\":[{\"rank\":0,\"dead\":false},{\"rank\":3,\"dead\":true}]"              \
+    ",\"files\":[{\"storage\":\"00aa\",\"size\":4096,\"superseded\":true,\"writer\":17," \
+    "\"written\":{\"ranges\":3,\"bytes\":300},\"written_here\":{\"ranges\":1,\"bytes\":" \
+    "100}}]"                                                                             \
+    ",\"locks\":[{\"pid\":17,\"type\":\"write\",\"begin\":0,\"end\":8,\"append\":false," \
+    "\"waits\":false},"                                                                  \
+    "{\"pid\":18,\"type\":\"read\",\"begin\":4,\"end\":null,\"append\":false,\"waits\":" \
+    "true,\"since\":3,\"asks\":1},"                                                      \
+    "{\"pid\":19,\"type\":\"write\",\"begin\":9,\"end\":null,\"append\":true,\"waits\":" \
+    "false}]"                                                                            \
     ",\"waiters\":[{\"rank\":2,\"since\":200}]}"
 
 #define SAMPLE_WAIT_KEY                                        \

@@ -162,6 +162,16 @@ static void test_key(void **state)
     expect(text, "also at rank 1: published");
     expect(text, "waiting: pid 56 of rank 1 on n1 for 4.0s: being written by pid 77\n");
     assert_null(strstr(text, "pid 55"));
+    expect(text,
+           "file: on n0: 4096 bytes, older than what is published, open for writing by pid "
+           "17; on record: 300 "
+           "bytes in 3 ranges, of this node 100 bytes\n");
+    assert_null(strstr(text, "file: on n1")); /* the same storage */
+    expect(text, "lock: pid 17 of rank 0 on n0 has bytes 0 to 7, to write\n");
+    expect(text,
+           "lock: pid 18 of rank 1 on n1 has waited for 3.0s for bytes 4 to the end, to "
+           "read, asked of rank 1\n");
+    expect(text, "lock: pid 19 of rank 0 on n0 has the right to append\n");
     free(text);
 
     text = print(dump_print_key, "{\"shards\":[" SAMPLE_HEAD(0) ",\"key\":" SAMPLE_KEY(
