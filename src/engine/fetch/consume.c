@@ -325,8 +325,8 @@ static void writers_answered(void *arg, int status, uint32_t by,
         look_up(c);
         return;
     }
-    if (status == 0 && c->here.pending)
-        consume_not_pending(c);
+    if (status == 0 && c->here.pending && consume_look_for_newer(c))
+        return;
     if (status != EOWNERDEAD) {
         consume_end(c, status);
         return;
@@ -408,8 +408,7 @@ static void gives_way_again(struct consume *c)
     }
     log_error(
         "\"%s\" is fetched, and cannot be put into place: this node made a newer version "
-        "of "
-        "it, which is gone; remove or write it with the library",
+        "of it, which is gone; remove or write it with the library",
         c->upath);
     consume_end(c, EIO);
 }

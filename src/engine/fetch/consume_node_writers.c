@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +45,7 @@ bool consume_may_make(const struct consume *c)
 
 /* Who writes it again, and publishes it while we look, has changed it before it became pending
  * once more. */
-void consume_not_pending(struct consume *c)
+static void not_pending(const struct consume *c)
 {
     const struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
     struct store_identity id;
@@ -61,6 +62,44 @@ void consume_not_pending(struct consume *c)
          st.st_mtim.tv_nsec != c->here.mtime.tv_nsec))
         store_superseded_set(dmd->dir, dmd->session, c->upath, STORE_PENDING, &id);
     close(fd);
+}
+
+/* The file here is that version, or the one that its owner serves. */
+static bool is_here(const struct consume *c, const struct dyad_entry *entry)
+{
+    return dyad_storage_equal(entry->storage,
+                              store_dir_id(c->member->dmd[ENGINE_CONSUMER].dir)) ||
+           (entry->size == (uint64_t)c->here.size &&
+            entry->mtime_sec == c->here.mtime.tv_sec &&
+            entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec);
+}
+
+static void newest_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+    void *bytes = status == 0 ? dht_lookup_take_bytes(c->lookup) : NULL;
+
+    c->lookup = NULL;
+    if (status == 0 && !is_here(c, entry)) {
+        consume_found(c, entry, bytes);
+        return;
+    }
+    free(bytes);
+    if (status == 0 || status == ENOENT)
+        not_pending(c);
+    consume_end(c, status == ENOENT ? 0 : status);
+}
+
+/* Its publish may have been refused for a newer one, or be about to, with other nodes' pieces in it
+ * (publish/pieces_take.c): then nothing else says that it is out of date. */
+bool consume_look_for_newer(struct consume *c)
+{
+    consume_enter(c, CONSUME_LOOK_UP);
+    c->lookup = dht_node_lookup(c->member->dht, c->upath, NET_LOOKUP_COPY, NULL,
+                                newest_looked_up, c);
+    if (c->lookup)
+        exit_barrier_activity(c->member);
+    return c->lookup != NULL;
 }
 
 int consume_writers_ruling(struct consume *c, int status, uint32_t by,

@@ -313,10 +313,10 @@ static void writers_confirmed(void *arg, int status, uint32_t by,
     (void)by;
     (void)version;
     c->ask_writers = NULL;
-    if (status == 0)
-        consume_end(c, 0);
-    else
+    if (status)
         nobody_left(c, status);
+    else if (!c->here.pending || !consume_look_for_newer(c))
+        consume_end(c, 0);
 }
 
 /* The last look before a wait is given up. */

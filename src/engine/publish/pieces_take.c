@@ -34,6 +34,7 @@
 #include "engine/publish/withdraw.h"
 #include "store/control.h"
 #include "store/fetch.h"
+#include "store/superseded.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
@@ -120,10 +121,19 @@ static void keep_chunk(void *arg)
         t->error = errno;
 }
 
+/* The news of a newer version finds a file that is not the one of our record, and lets it be: so who reads it
+ * asks the homes, until the publish has ended. (Who has it open and reads what others have shown publishes at its
+ * close.) */
 static void apply_work(void *arg)
 {
     struct taking *t = arg;
 
+    if (!t->apply.shown &&
+        store_superseded_set(t->dmd->dir, t->dmd->session, t->apply.upath, STORE_PENDING,
+                             &t->apply.identity) < 0 &&
+        errno != ESTALE && errno != ENOENT)
+        log_debug("\"%s\" cannot be marked as one that is being written: %m",
+                  t->apply.upath);
     t->error = pieces_apply(&t->apply);
 }
 

@@ -26,6 +26,7 @@
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/recovery/takeover.h"
+#include "store/superseded.h"
 #include "fake_consume.h"
 
 struct fake_consume *fake;
@@ -253,10 +254,8 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
                            const struct stat *st)
 {
-    (void)dmd;
-    (void)upath;
-    (void)st;
-    return false;
+    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath,
+                            STORE_PENDING, st->st_ino);
 }
 
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,

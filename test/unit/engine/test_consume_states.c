@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/core/local_file.h"
 #include "fake_consume.h"
+#include "store/superseded.h"
 
 /* The only wait that there is. */
 static struct consume *begin(const char *upath, uint8_t flags, uint64_t timeout_ms)
@@ -180,6 +182,93 @@ static void test_late_and_written(void **state)
     assert_int_equal(fake->status, ETIMEDOUT);
 }
 
+/* A file that was pending, when no other node writes it any more. */
+static struct consume *written_no_more(void)
+{
+    struct member_dmd *dmd = &fake->member.dmd[ENGINE_CONSUMER];
+    struct store_identity id;
+    struct consume *c;
+    int fd;
+
+    scratch_write(fake->scratch, "g", "x");
+    fd = store_dir_open(fake->scratch->dir, "g", O_PATH, 0);
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    close(fd);
+    assert_int_equal(store_superseded_set(dmd->dir, dmd->session, "g", STORE_PENDING, &id),
+                     0);
+    c = begin("g", NET_LOOKUP_WAIT, 0);
+    assert_int_equal(c->state, CONSUME_WRITERS);
+    assert_true(c->here.pending);
+    writers_answered(0, 0);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    return c;
+}
+
+static bool is_pending(void)
+{
+    struct stat st;
+
+    assert_int_equal(stat(scratch_path(fake->scratch, "g"), &st), 0);
+    return local_file_is_pending(&fake->member.dmd[ENGINE_CONSUMER], "g", &st);
+}
+
+/* It has other nodes' pieces, with which it was not published: the newest is another node's. */
+static void test_pending_and_older(void **state)
+{
+    struct consume *c = written_no_more();
+    struct dyad_entry entry = fake_entry(2, 7);
+
+    (void)state;
+    fake_answer_with(false, 0, &entry);
+    assert_int_equal(c->state, CONSUME_FETCH);
+    assert_true(is_pending()); /* until that is in its place */
+}
+
+/* It is the newest. */
+static void test_pending_and_newest(void **state)
+{
+    (void)state;
+    written_no_more();
+    fake_answer(false);
+    assert_int_equal(fake->status, 0);
+    assert_false(is_pending());
+}
+
+/* It is a copy of that. */
+static void test_pending_copy(void **state)
+{
+    struct dyad_entry entry = fake_entry(2, 7);
+    struct stat st;
+
+    (void)state;
+    written_no_more();
+    assert_int_equal(stat(scratch_path(fake->scratch, "g"), &st), 0);
+    entry.size = (uint64_t)st.st_size;
+    entry.mtime_sec = st.st_mtim.tv_sec;
+    entry.mtime_nsec = (uint32_t)st.st_mtim.tv_nsec;
+    fake_answer_with(false, 0, &entry);
+    assert_int_equal(fake->status, 0);
+    assert_false(is_pending());
+}
+
+static void test_pending_and_unpublished(void **state)
+{
+    (void)state;
+    written_no_more();
+    fake_answer_with(false, ENOENT, NULL);
+    assert_int_equal(fake->status, 0);
+    assert_false(is_pending());
+}
+
+static void test_pending_and_unknown(void **state)
+{
+    (void)state;
+    written_no_more();
+    fake_answer_with(false, EHOSTUNREACH, NULL);
+    assert_int_equal(fake->status, EHOSTUNREACH);
+    assert_true(is_pending());
+}
+
 /* It cannot be put into place, and nothing is there: a writer here has removed what he had
  * made, so it is fetched at once; if that is no help it is not fetched without a pause. */
 static void test_gives_way_to_nothing(void **state)
@@ -298,6 +387,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_last_look_in_vain, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_late_and_written, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_pending_and_older, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_pending_and_newest, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_pending_copy, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_pending_and_unpublished, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_pending_and_unknown, fake_set_up,
+                                        fake_tear_down),
         cmocka_unit_test_setup_teardown(test_gives_way_to_nothing, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_gives_way_for_ever, fake_set_up,

@@ -14,6 +14,7 @@
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/withdraw.h"
+#include "store/superseded.h"
 
 #define SENDER 3
 #define ID     77
@@ -60,8 +61,21 @@ static void run(void)
     }
 }
 
+static bool is_pending(void)
+{
+    const struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct stat st;
+
+    assert_int_equal(stat(scratch_path(scratch, "f"), &st), 0);
+    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, "f", STORE_PENDING,
+                            st.st_ino);
+}
+
 int pieces_apply(struct pieces_apply *apply)
 {
+    /* Before: who reads it here is to ask the homes what is the newest. */
+    if (!apply->shown)
+        assert_true(is_pending());
     applied = *apply;
     napplied++;
     if (apply_status == EEXIST)
@@ -316,6 +330,7 @@ static void test_shown(void **state)
     modules_published(&member, "f");
     run();
     assert_true(applied.shown && !applied.kept);
+    assert_false(is_pending());
     assert_int_equal(answered, 0);
     assert_null(publish_fn);
 
