@@ -44,7 +44,7 @@
 #include "util/log.h"
 
 /* The files of the states answer consume.c, or get a function to call; they do not call
- * it. (Only consume_wave.c does: consume_found().) */
+ * it. (Only consume_wave.c and consume_pending.c do: consume_found().) */
 static void step(struct consume *c);
 static void step_in_sight(struct consume *c);
 

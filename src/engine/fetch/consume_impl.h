@@ -203,9 +203,6 @@ bool consume_waits_for_others(const struct consume *c);
 /* It is for an open that makes the file if there is none, and does not empty it: other nodes may do
  * the same. */
 bool consume_may_make(const struct consume *c);
-/* No other node writes the pending file that is here any more: is it the newest? True: that is looked up, and
- * the consume goes on; false: no memory. */
-bool consume_look_for_newer(struct consume *c);
 /* Handle the answer of `ask_writers`, as of dht_writing_ask_fn. Returns the status with
  * which the consume ends; or EOWNERDEAD: the writer is gone, and a newer version is to be looked
  * up. */
@@ -215,6 +212,12 @@ int consume_writers_ruling(struct consume *c, int status, uint32_t by,
 const char *consume_writers_say(const struct consume *c);
 /* The file was published in our storage, and is not seen here. True: look at it again. */
 bool consume_await_sight(struct consume *c);
+
+/* --- consume_pending.c --- */
+
+/* No other node writes the pending file that is here any more: is it the newest? True: that is looked up, and
+ * the consume goes on; false: no memory. */
+bool consume_look_for_newer(struct consume *c);
 
 /* --- consume_say.c --- */
 

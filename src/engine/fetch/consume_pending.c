@@ -1,0 +1,75 @@
+/*
+ * consume_pending.c - a consume of a pending file, which no other node writes any more
+ *
+ * Such a file is the newest version, as a rule. If it is not, nothing else may say so
+ * (publish/pieces_take.c): so that is looked up before it is pending no more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/core/completion.h"
+#include "engine/fetch/consume_impl.h"
+#include "engine/membership/exit_barrier.h"
+#include "store/superseded.h"
+
+/* Who writes it again, and publishes it while we look, has changed it before it became pending
+ * once more. */
+static void not_pending(const struct consume *c)
+{
+    const struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
+    struct store_identity id;
+    struct stat st;
+    int fd;
+
+    if (completion_holds(c->member, c->upath))
+        return; /* the others of this node are to wait */
+    store_superseded_clear(dmd->dir, dmd->session, c->upath, STORE_PENDING);
+    if ((fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return;
+    if (fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
+        (st.st_size != c->here.size || st.st_mtim.tv_sec != c->here.mtime.tv_sec ||
+         st.st_mtim.tv_nsec != c->here.mtime.tv_nsec))
+        store_superseded_set(dmd->dir, dmd->session, c->upath, STORE_PENDING, &id);
+    close(fd);
+}
+
+/* The file here is that version, or the one that its owner serves. */
+static bool is_here(const struct consume *c, const struct dyad_entry *entry)
+{
+    return dyad_storage_equal(entry->storage,
+                              store_dir_id(c->member->dmd[ENGINE_CONSUMER].dir)) ||
+           (entry->size == (uint64_t)c->here.size &&
+            entry->mtime_sec == c->here.mtime.tv_sec &&
+            entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec);
+}
+
+static void newest_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+    void *bytes = status == 0 ? dht_lookup_take_bytes(c->lookup) : NULL;
+
+    c->lookup = NULL;
+    if (status == 0 && !is_here(c, entry)) {
+        consume_found(c, entry, bytes);
+        return;
+    }
+    free(bytes);
+    if (status == 0 || status == ENOENT)
+        not_pending(c);
+    consume_end(c, status == ENOENT ? 0 : status);
+}
+
+/* Its publish may have been refused for a newer one, or be about to, with other nodes' pieces in it
+ * (publish/pieces_take.c): then nothing else says that it is out of date. */
+bool consume_look_for_newer(struct consume *c)
+{
+    consume_enter(c, CONSUME_LOOK_UP);
+    c->lookup = dht_node_lookup(c->member->dht, c->upath, NET_LOOKUP_COPY, NULL,
+                                newest_looked_up, c);
+    if (c->lookup)
+        exit_barrier_activity(c->member);
+    return c->lookup != NULL;
+}
