@@ -42,25 +42,31 @@ static void link_name(size_t kind, uint64_t session, const char *upath,
              kinds[kind].suffix);
 }
 
-bool store_superseded(const char *dmd, uint64_t session, const char *upath, unsigned of,
-                      uint64_t ino)
+unsigned store_superseded_links(const char *dmd, uint64_t session, const char *upath,
+                                unsigned of, uint64_t ino)
 {
     char name[NAME_SIZE], path[PATH_MAX];
     int saved = errno, n;
+    unsigned links = 0;
     struct stat st;
-    bool is = false;
 
-    for (size_t k = 0; k < NKINDS && !is; k++) {
+    for (size_t k = 0; k < NKINDS; k++) {
         if (!(kinds[k].kind & of))
             continue;
         link_name(k, session, upath, name);
         n = snprintf(path, sizeof(path), "%s/" STORE_CONTROL_DIR "/" SUBDIR "/%s", dmd,
                      name);
-        is = n > 0 && (size_t)n < sizeof(path) &&
-             fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
+        links += n > 0 && (size_t)n < sizeof(path) &&
+                 fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
     }
     errno = saved;
-    return is;
+    return links;
+}
+
+bool store_superseded(const char *dmd, uint64_t session, const char *upath, unsigned of,
+                      uint64_t ino)
+{
+    return store_superseded_links(dmd, session, upath, of, ino) > 0;
 }
 
 static int set(int old, const char *name, int file, const struct store_identity *identity)

@@ -41,6 +41,9 @@ static inline bool store_superseded_may(mode_t mode, uint64_t nlink)
  * async-signal-safe; keeps errno. */
 bool store_superseded(const char *dmd, uint64_t session, const char *upath, unsigned of,
                       uint64_t ino);
+/* The same: as how many of these kinds, each of which is a link of the file. */
+unsigned store_superseded_links(const char *dmd, uint64_t session, const char *upath,
+                                unsigned of, uint64_t ino);
 /* Mark the file at upath, if it is that of `identity` (inode and birth time). 0, or -1 with
  * errno: ESTALE it is another, ENOENT; EPERM, EMLINK, EOPNOTSUPP, ENOSPC ... it cannot be
  * marked. */

@@ -11,6 +11,7 @@
 #include "engine/core/member_impl.h"
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
+#include "store/superseded.h"
 #include "util/clock.h"
 
 static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
@@ -79,7 +80,10 @@ int produce_look(struct produce *p)
     p->record.entry.upath = p->upath;
     p->record.entry.owner = p->member->self.rank;
     p->record.entry.state = DYAD_ENTRY_PUBLISHED;
-    p->linked = S_ISREG(st.st_mode) && st.st_nlink > 1;
+    p->linked = store_superseded_may(st.st_mode, st.st_nlink) &&
+                st.st_nlink > 1 + store_superseded_links(
+                                      store_dir_real_path(dmd->dir), dmd->session, p->upath,
+                                      STORE_OLD | STORE_PENDING, st.st_ino);
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);
     p->record.entry.conflict = p->conflict;

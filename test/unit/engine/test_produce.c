@@ -132,6 +132,7 @@ void shared_end(struct member *m, enum engine_role role, const char *upath,
 static bool may_send;         /* its pieces to the owner of the version that came first */
 static struct produce *sends; /* what does, ... */
 static void (*pieces_sent)(void *arg, int status, uint64_t met, uint64_t met_length);
+static unsigned ninlined;
 static int brought; /* what is answered to one that brings what has given way to it */
 static unsigned nbrought;
 
@@ -222,6 +223,7 @@ const void *inline_bytes(struct member *m, enum engine_role role,
     (void)role;
     (void)record;
     (void)mark;
+    ninlined++;
     return NULL;
 }
 
@@ -307,6 +309,7 @@ static int setup(void **state)
     may_send = false;
     brought = 0;
     nbrought = 0;
+    ninlined = 0;
     sends = NULL;
     posted = NULL;
     ngiven_way = nwithdrawn = 0;
@@ -1016,6 +1019,37 @@ static void test_changed_by_name(void **state)
     assert_int_equal(ngiven_way, 0);
 }
 
+/* A file that is pending has a second link, and no second name: its bytes are not at the mercy of who writes by
+ * another one, and go with the publish; what has not changed is not published again. */
+static void test_pending(void **state)
+{
+    struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct store_identity id;
+    struct publish *p;
+
+    (void)state;
+    config.inline_max = 4096;
+    p = closes("ours");
+    assert_int_equal(ninlined, 1);
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    id = recorded()->identity;
+    assert_int_equal(store_superseded_set(dmd->dir, dmd->session, "f", STORE_PENDING, &id),
+                     0);
+    npublishes = 0;
+    assert_int_equal(produce_changed(&member, ENGINE_PRODUCER, "f", on_done, NULL), 0);
+    assert_int_equal(npublishes, 0);
+    posted(posted_arg);
+    posted = NULL;
+    assert_int_equal(linkat(store_dir_fd(dmd->dir), "f", store_dir_fd(dmd->dir), "g", 0),
+                     0);
+    assert_int_equal(produce_changed(&member, ENGINE_PRODUCER, "f", on_done, NULL), 0);
+    assert_int_equal(npublishes, 1);
+    assert_int_equal(ninlined, 1);
+    assert_int_equal(tries(&publishes[0], 6), DHT_AHEAD_GO);
+    ends(&publishes[0], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1048,6 +1082,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pending, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
