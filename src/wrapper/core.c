@@ -86,7 +86,7 @@ bool wrapper_tracks(int fd)
 
 int wrapper_show(int fd)
 {
-    return wrapper_fd_joint(fd) && wrapper_tracks(fd) ? wrapper_fd_show(fd) : 0;
+    return wrapper_fd_shared(fd) && wrapper_tracks(fd) ? wrapper_fd_show(fd) : 0;
 }
 
 const struct engine_ops *wrapper_engine(void)

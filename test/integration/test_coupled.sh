@@ -15,6 +15,7 @@ is_well() {
 }
 
 for io in romio321 ompio; do
+    [ $io = romio321 ] || [ "$LEVEL" = soak ] || [ "$files" -le 8 ] || files=8
     JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io")
     if [ $io = romio321 ] || [ "$LEVEL" != short ]; then
         clean_ssd

@@ -176,16 +176,16 @@ static bool has_name(const struct showing *show)
     return has;
 }
 
-/* `status`: of the rank's answer. ESTALE: the file here is a copy of a version that came after what it has
- * sent, or has been replaced; ENOENT: it has found none of the name. */
+/* `status`: of the rank's answer. ESTALE: the file here is a copy of which nothing is on record, or has been
+ * replaced; ENOENT: it has found none of the name. Neither matters where the file that is read has the name no more. */
 static void showing_answered(struct showing *show, struct asked *asked, int status)
 {
     asked->answered = true;
     show->nleft--;
     if (show->all)
         show->status = status;
-    else if (status && show->bring && status != ESTALE &&
-             (status != ENOENT || has_name(show))) {
+    else if (status && show->bring &&
+             ((status != ESTALE && status != ENOENT) || has_name(show))) {
         log_warn("what %s has written of \"%s\" cannot be read here: %s",
                  member_describe(show->member, asked->rank), show->upath, strerror(status));
         show->status = EIO;

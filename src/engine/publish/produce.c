@@ -28,6 +28,7 @@
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
 #include "store/extents.h"
+#include "store/fetch.h"
 #include "store/superseded.h"
 #include "util/crash.h"
 #include "util/log.h"
@@ -362,8 +363,17 @@ static bool is_published_so(const struct produce *p)
            store_identity_equal(&known->identity, &p->record.identity);
 }
 
-/* The file was made here to be written together with another node, and was not: it is to
- * come from there. */
+static bool is_opened_again(void *arg)
+{
+    const struct produce *p = arg;
+    const struct store_identity *id = &p->record.identity;
+
+    return store_marks_dirty(p->member->dmd[p->role].marks, NULL, id->ino, id->btime, NULL);
+}
+
+/* The file was made here to be written together with another node, and was not: it goes, and whoever opens the
+ * name again does so as if it had never been here. One that others of this node have open stays, and is
+ * superseded: it is to come from there. */
 static void give_up_joined(struct produce *p)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
@@ -375,6 +385,10 @@ static void give_up_joined(struct produce *p)
         log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
                  store_dir_path(dmd->dir));
     produce_given_up(p);
+    if (!p->superseded && S_ISREG(p->record.entry.mode) &&
+        store_fetch_discard_unless(dmd->dir, dmd->marks, p->upath, &p->record.identity,
+                                   is_opened_again, p) == 0)
+        store_superseded_forget(dmd->dir, dmd->session, p->upath);
     produce_end_later(p, 0);
 }
 

@@ -940,16 +940,42 @@ static void test_joined(void **state)
     struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
     store_mark_t mark = store_marks_begin(marks, "f");
 
+    int fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+
     (void)state;
     store_marks_may_record(marks, mark, true);
-    scratch_write(scratch, "f", "");
+    assert_int_equal(store_marks_opened(marks, mark, fd, true), 0);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, -1, true));
     assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
     assert_int_equal(npublishes, 0);
-    assert_true(superseded());
     assert_int_not_equal(ended, 0);
+    assert_int_equal(access(scratch_path(scratch, "f"), F_OK), -1);
     posted(posted_arg);
     assert_int_equal(done, 1);
     assert_int_equal(status_done, 0);
+}
+
+/* ... by this process; another one has it open. */
+static void test_joined_beside(void **state)
+{
+    struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
+    store_mark_t mark = store_marks_begin(marks, "f"), beside;
+    int fd;
+
+    (void)state;
+    store_marks_may_record(marks, mark, true);
+    scratch_write(scratch, "f", "");
+    beside = store_marks_begin(marks, "f");
+    fd = open(scratch_path(scratch, "f"), O_RDWR);
+    assert_int_equal(store_marks_opened(marks, beside, fd, true), 0);
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
+    assert_int_equal(npublishes, 0);
+    assert_true(superseded());
+    assert_int_equal(access(scratch_path(scratch, "f"), F_OK), 0);
+    posted(posted_arg);
+    assert_int_equal(status_done, 0);
+    close(fd);
 }
 
 /* Another node's pieces are in our file: published over what it was, and over that node's own
@@ -1079,6 +1105,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_sent_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined_beside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
