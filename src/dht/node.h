@@ -120,14 +120,14 @@ struct dht_node_ops {
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
 /* status EIDRM: with base `joint`, that other nodes have removed the file since its writers declared
  * themselves, as all homes say. */
-/* This version of `entry` is about to be sent to the homes. Called again with the next
+/* This version of `entry` is about to be sent to the homes: from inside dht_node_publish_ahead(), or when those
+ * before it have ended, and then, and if it is refused, the file's bytes stay behind. Called again with the next
  * version if a home knows a higher one, or one that has come between it and its base
  * (dht/base.h), which is `refused` then (NULL at first); and, if the base is FROM, with
  * version NULL when all homes have acknowledged it. STOP: it is not to be published any
  * more, and ends with ECANCELED. CHANGED: size, mode, times or conflict of `entry` have been
  * changed, and the file's bytes stay behind; of what was acknowledged, the next version
- * follows. `base` may be changed, too. May be called from inside
- * dht_node_publish_ahead(). Must not call back. */
+ * follows. `base` may be changed, too. Must not call back. */
 enum dht_ahead { DHT_AHEAD_GO, DHT_AHEAD_CHANGED, DHT_AHEAD_STOP };
 typedef enum dht_ahead (*dht_ahead_fn)(void *arg, const struct dyad_version *version,
                                        const struct dyad_entry *refused,

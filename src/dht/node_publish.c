@@ -341,7 +341,8 @@ static void publish_next_version(struct dht_node *node, struct publish *op,
         publish_finish(node, op, ECANCELED);
         return;
     }
-    if (ahead == DHT_AHEAD_CHANGED || op->entry.conflict)
+    /* What was read before others could publish, and write, may be older than the version. */
+    if (ahead == DHT_AHEAD_CHANGED || op->entry.conflict || refused != NULL)
         publish_without_bytes(node, op);
     op->entry.version = version;
     undefer(node, own); /* before op can end: own is there */
@@ -457,6 +458,8 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     LL_APPEND(own->queue, op);
     if (own->queue == op)
         publish_start(node, op);
+    else
+        publish_without_bytes(node, op);
     node_rearm(node);
     return 0;
 }

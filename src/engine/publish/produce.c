@@ -143,7 +143,11 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
 
     if (!version)
         return lost_update_confirm(p, entry, base);
-    enum dht_ahead rc = refused ? produce_look_again(p, entry) : DHT_AHEAD_GO;
+    /* Or it has waited for the publish before it: others of this node may have written the file since it was looked
+     * at, and have published it, in a version below this one. */
+    enum dht_ahead rc = refused || !p->begins
+                            ? produce_look_again(p, entry, refused != NULL)
+                            : DHT_AHEAD_GO;
 
     if (refused && !p->gone)
         rc = lost_update_judge(p, refused, rc, entry, base);
@@ -334,6 +338,7 @@ int produce_publish(struct produce *p)
     const void *bytes =
         p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
     struct dyad_base base = p->base;
+    int rc;
 
     if (p->mark && base.kind != DYAD_BASE_VERSION)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
@@ -348,8 +353,11 @@ int produce_publish(struct produce *p)
     base.joint = p->joint && base.kind != DYAD_BASE_OVERTAKEN;
     base.stays = p->base.stays || is_held(p);
     base.ends = p->mark && !base.stays && !completion_is_declared(p->member, p->upath);
-    return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
-                                  publish_ahead, publish_done, p);
+    p->begins = true;
+    rc = dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
+                                publish_ahead, publish_done, p);
+    p->begins = false;
+    return rc;
 }
 
 /* True if the file on disk, down to its ctime, is the one of our record. (A file that is

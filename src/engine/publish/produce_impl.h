@@ -20,7 +20,8 @@ struct produce {
                               version that gives way to this one */
     struct store_record record;
     struct store_record before; /* the journal's, in case it fails; kind 0: none */
-    bool ahead;                 /* the record is in the journal, in this version, ... */
+    bool begins; /* produce_publish() is being called: it was looked at a moment ago */
+    bool ahead;  /* the record is in the journal, in this version, ... */
     struct dyad_version version;
     int unwritten;              /* ... but not in its file: errno value, or 0 */
     struct dyad_entry other;    /* of another node, ... */
@@ -115,8 +116,9 @@ int produce_look(struct produce *p);
 void produce_base(struct produce *p, const struct dyad_entry *before);
 /* True if its writer has made the file, or emptied it. */
 bool produce_is_anew(const struct produce *p);
-/* A version was refused for `refused`: what the table is to do with the next, whose entry
+/* A version was refused, or has waited for another publish: what the table is to do with the next, whose entry
  * may be changed (dht_ahead_fn). */
-enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry);
+enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry,
+                                  bool refused);
 
 #endif

@@ -101,7 +101,7 @@ int produce_look(struct produce *p)
     return 0;
 }
 
-/* A version was refused. If the file is not here as it was, the next version must not name
+/* A version was refused, or is sent late. If the file is not here as it was, the next version must not name
  * what it was: readers would ask in vain. What is gone, or out of date, was the earlier one.
  * What was changed is published as it is now, also if another process of this node has done
  * so: its version has our bytes, but it may be on its way to the homes, so that readers
@@ -109,7 +109,7 @@ int produce_look(struct produce *p)
  * other nodes have published since is lost). A recorded file's other publisher gives away its
  * own pieces only, if it is refused elsewhere: so no publish of such a file is left to another.
  */
-enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry)
+enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry, bool refused)
 {
     const struct store_record was = p->record;
     const struct store_identity *id = &p->record.identity;
@@ -130,7 +130,7 @@ enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry)
     entry->mtime_sec = p->record.entry.mtime_sec;
     entry->mtime_nsec = p->record.entry.mtime_nsec;
     entry->recorded = p->record.entry.recorded;
-    if (!alone && p->superseded)
+    if (refused && !alone && p->superseded)
         return DHT_AHEAD_STOP;
     return changed ? DHT_AHEAD_CHANGED : DHT_AHEAD_GO;
 }

@@ -139,7 +139,7 @@ class Driver:
         if op == "sync" and rng.random() < 0.2:
             op = "map"  # after which the file is not on record
         if op == "open":
-            hows = ["make", "append"] + (["change", "change"] if self.content is not None else [])
+            hows = ["make"] * 3 + ["append"] + ["change"] * (4 * (self.content is not None))
             how = rng.choice(hows + ["empty"] * (not self.open))
             number = min({0, 1} - {n % 2 for n in mine}) + 2 * rank
             self.must(None, rank, op="open", fd=number, path=self.path, how=how)

@@ -232,6 +232,27 @@ static void test_look_up(void **state)
 /* Until the publish has ended at all homes none are given, as a GET is not answered: not to
  * those that look it up, and those that wait for it wait for that. `killed`: it does not
  * end, its owner is dead. */
+/* Two at once: the bytes of the second were read before the first one was published, in which time other
+ * processes of the node may have written, and published, what it does not have. */
+static void test_queued(void **state)
+{
+    struct fake_net *net = net_create(1 << 20);
+    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+    struct dyad_entry entry = entry_of(owner, 0, 5);
+    struct result r[2] = {{0}};
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            dht_node_publish_ahead(net->rank[owner].node, &entry, NULL,
+                                   i ? "later" : "first", NULL, published, &r[i]),
+            0);
+    assert_true(fake_net_run_until(net, &r[1].calls, 60 * SEC));
+    assert_int_equal(r[0].calls, 1);
+    assert_int_equal(look_up(net, reader, 0, COPY), -1); /* it is fetched */
+    fake_net_destroy(net);
+}
+
 static void held(bool killed)
 {
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
@@ -534,17 +555,12 @@ static void test_dropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_look_up),
-        cmocka_unit_test(test_held),
-        cmocka_unit_test(test_not_told),
-        cmocka_unit_test(test_evicted),
-        cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_overtaken),
-        cmocka_unit_test(test_dropped),
-        cmocka_unit_test(test_overtaken_look_up),
-        cmocka_unit_test(test_stand_in),
-        cmocka_unit_test(test_minority),
+        cmocka_unit_test(test_bound),    cmocka_unit_test(test_look_up),
+        cmocka_unit_test(test_queued),   cmocka_unit_test(test_held),
+        cmocka_unit_test(test_not_told), cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_losses),   cmocka_unit_test(test_overtaken),
+        cmocka_unit_test(test_dropped),  cmocka_unit_test(test_overtaken_look_up),
+        cmocka_unit_test(test_stand_in), cmocka_unit_test(test_minority),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
