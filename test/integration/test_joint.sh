@@ -10,7 +10,7 @@ case $LEVEL in soak) runs=60 rounds=2000 ;; long) runs=4 ;; *) runs=1 rounds=40 
 JOB_ENV+=("W=$WORK" "SSD=$SSD" "PYTHONPATH=$TEST_DIR/integration/progs" DYAD_TIMEOUT=20 "ROUNDS=$rounds")
 begin=${JOINT_SEED:-$RANDOM}
 for ((seed = begin; seed < begin + runs; seed++)); do
-    for how in creat first late found again; do
+    for how in creat first late; do
         for where in 2@n0,n1 5@n0,n1,n2; do
             rm -f "$WORK"/at.*
             : >"$LOG"

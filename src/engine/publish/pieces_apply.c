@@ -480,9 +480,6 @@ static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_l
                                                                                      : -1;
     store_extents_add_version(extents, id->ino, id->btime, &apply->base);
     version = dht_base_of(&st);
-    /* Which of them it has, and what else, is not known: all that was written since is brought. */
-    if (apply->ahead)
-        return ftruncate(fd, (off_t)apply->base.size);
     /* What was being written when that was published may lie behind its end. */
     while (list->n && list->extent[list->n - 1].offset >= version.size)
         store_extent_list_drop_last(list);

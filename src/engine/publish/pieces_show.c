@@ -227,32 +227,10 @@ static bool is_of_owner(const struct showing *show, uint32_t rank)
             joined_writers_are_beside(peer, owner));
 }
 
-/* True if the file here is ahead (fetch/transfer_end.c), and has nothing that was written here, before or since. */
-static bool lacks_own(const struct showing *show)
-{
-    const struct member_dmd *dmd = &show->member->dmd[show->role];
-    const struct store_identity *id = &show->identity;
-    struct store_extent_list list;
-    struct stat st;
-    bool lacks;
-
-    if (!show->bring || !dmd->extents || !id->ino ||
-        store_dir_stat(dmd->dir, show->upath, &st) < 0 || st.st_ino != id->ino ||
-        !local_file_is_superseded(dmd, show->upath, &st) ||
-        store_extents_list(dmd->extents, id->ino, id->btime, NULL, 0, STORE_EXTENTS_OTHERS,
-                           &list) < 0)
-        return false;
-    lacks = !list.n && !list.ncuts;
-    store_extent_list_free(&list);
-    return lacks;
-}
-
 /* Those from that one on. */
 static void ask_from(struct showing *show, unsigned first)
 {
     struct member *member = show->member;
-    const uint64_t but =
-        lacks_own(show) ? 0 : pieces_writer(store_dir_id(member->dmd[show->role].dir));
 
     show->nleft = show->nasked - first;
     for (unsigned i = first; i < show->nasked; i++) {
@@ -267,7 +245,7 @@ static void ask_from(struct showing *show, unsigned first)
             .after = show->all     ? 0
                      : show->bring ? seen_until(show, peer)
                                    : PIECES_NOTHING,
-            .mark = but};
+            .mark = pieces_writer(store_dir_id(member->dmd[show->role].dir))};
         if (member_send(member, rank, &msg) < 0)
             showing_answered(show, &show->asked[i], errno);
     }

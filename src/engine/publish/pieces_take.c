@@ -127,10 +127,7 @@ static void keep_chunk(void *arg)
 static void apply_work(void *arg)
 {
     struct taking *t = arg;
-    struct stat st;
 
-    t->apply.ahead = store_dir_stat(t->dmd->dir, t->apply.upath, &st) == 0 &&
-                     local_file_is_superseded(t->dmd, t->apply.upath, &st);
     if (!t->apply.shown &&
         store_superseded_set(t->dmd->dir, t->dmd->session, t->apply.upath, STORE_PENDING,
                              &t->apply.identity) < 0 &&
