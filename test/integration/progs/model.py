@@ -6,8 +6,8 @@ model.py drive RANKS SEED N    tells the ranks N operations at random, each when
                                what the model of one file does, or fail with EIO. Ends with a line of figures.
 
 All ranks have the file open as they like, but who has emptied it (O_TRUNC) is alone. It is read by its name when none has
-it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Nothing maps it: what is not on record is another
-test's affair.
+it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Nothing maps it, and a file that
+one of them has closed already is opened by one rank alone, or by all to append to it.
 """
 import errno, fcntl, json, os, random, socket, sys
 
@@ -89,6 +89,7 @@ class Driver:
     def begin(self):
         self.files += 1
         self.content, self.open = None, {}  # (rank, number): how
+        self.fresh = True  # nobody has closed it since it was made
         self.path = f"{SSD}/f{self.files}"
 
     def ask(self, rank, **op):
@@ -136,6 +137,10 @@ class Driver:
         if op == "open":
             hows = ["make"] * 3 + ["append"] + ["change"] * (4 * (self.content is not None))
             how = rng.choice(hows + ["empty"] * (not self.open))
+            if self.content is None or how == "empty" and not self.open:
+                self.fresh = True
+            if self.open and not self.fresh and {how, *self.open.values()} != {"append"}:
+                return  # not put together (docs/semantics.md)
             number = min({0, 1} - {n % 2 for n in mine}) + 2 * rank
             self.must(None, rank, op="open", fd=number, path=self.path, how=how)
             self.open[rank, number] = how
@@ -145,7 +150,7 @@ class Driver:
             self.must(self.content if op == "cat" else len(self.content), rank, op=op, path=self.path)
         elif op == "remove":
             self.must(None, rank, op=op, path=self.path)
-            self.content = None
+            self.begin()
         elif op == "rename":
             self.must(None, rank, op=op, path=self.path, how=self.path + "n")
             self.path += "n"
@@ -177,6 +182,7 @@ class Driver:
             self.must(None, rank, op=op, fd=fd)
             if op == "close":
                 del self.open[rank, fd]
+                self.fresh = False
 
     def close_all(self):
         for rank, fd in list(self.open):
