@@ -883,6 +883,8 @@ static void test_pieces_not_brought(void **state)
     assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
     assert_int_equal(tries(p, 11), DHT_AHEAD_CHANGED); /* refused again */
     assert_true(p->entry.conflict);
+    p->fn(p->arg, 0, &p->version);
+    assert_int_equal(status_done, EIO);
 }
 
 /* Its node has removed the file meanwhile: there is nothing more to bring. */
@@ -895,6 +897,7 @@ static void test_pieces_brought_none(void **state)
     pieces_sent(sends, EAGAIN, 0, 0);
     assert_int_equal(p->base.kind, DYAD_BASE_VERSION);
     assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    ends(p, 0);
 }
 
 /* It is not there any more: the homes are asked anew. */
