@@ -243,7 +243,7 @@ static void test_cuts(void **state)
     /* At a time that is too near. */
     write_here(3, "bb");
     piece(4, "");
-    assert_int_equal(applies_within(2000000), EEXIST);
+    assert_int_equal(applies_within(10000ll * MS), EEXIST);
     assert_int_equal(apply.met.offset, 4);
     assert_int_equal(apply.met.length, 1);
 }
