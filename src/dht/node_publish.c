@@ -442,7 +442,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     own = own_get(node, entry->upath, (uint32_t)key.full);
     if (own == NULL)
         return -1;
-    op = publish_create(node, own, entry, bytes);
+    op = publish_create(node, own, entry, own->queue == NULL ? bytes : NULL);
     if (op == NULL) {
         if (own->queue == NULL)
             publish_go_on(node, own);
@@ -458,8 +458,6 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     LL_APPEND(own->queue, op);
     if (own->queue == op)
         publish_start(node, op);
-    else
-        publish_without_bytes(node, op);
     node_rearm(node);
     return 0;
 }

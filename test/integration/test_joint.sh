@@ -52,6 +52,49 @@ EOT
 : >"$LOG"
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
 
+# Who opens what another node is making, closes it, and opens it again, is one of its writers again. A file that was mapped
+# by a descriptor that can write is not on record: a read there fails if other nodes have written since.
+cat >"$WORK/again.py" <<'EOT'
+import errno, mmap, os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("again", 2)
+path = f"{SSD}/again"
+
+if me == 0:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+sync()
+if me == 1:
+    os.close(os.open(path, os.O_RDWR))
+    fd = os.open(path, os.O_RDWR)
+sync()
+if me == 0:
+    os.pwrite(fd, b"a" * 100, 0)
+sync()
+assert os.fstat(fd).st_size == 100 and os.pread(fd, 200, 0) == b"a" * 100
+sync()
+if me == 1:
+    mmap.mmap(fd, 0, prot=mmap.PROT_READ).close()
+    assert os.pread(fd, 200, 0) == b"a" * 100
+sync()
+if me == 0:
+    os.pwrite(fd, b"b" * 10, 50)
+sync()
+if me == 1:
+    try:
+        have = os.pread(fd, 10, 50)
+        assert have == b"b" * 10, have
+    except OSError as e:
+        assert e.errno == errno.EIO, e
+sync()
+try: # a conflict, of which the later close is told
+    os.close(fd)
+except OSError as e:
+    assert e.errno == errno.EIO, e
+EOT
+: >"$LOG"
+job_ok 60 2@n0,n1 "$PYTHON" "$WORK/again.py"
+
 # Bytes that one node was given by another's close, and read anew from it since, are those of the later write:
 # a third node, which has the earlier ones by way of its other rank, is told so.
 cat >"$WORK/passed_on.py" <<'EOT'

@@ -25,9 +25,9 @@
  *   SIGHT      a pause: published in our storage,  HERE, the same
  *              and not seen here; or fetched, and
  *              a newer one that is not here known
- *   WRITERS    here and complete, or published;    no: the end, or LOOK_UP for the version
- *              does another node write it? The     that has all. Who did is gone: LOOK_UP for
- *              homes are asked                     a newer version
+ *   WRITERS    here and complete, or published;    no: the end, or LOOK_UP for the version that has
+ *              does another node write it? The     all, or is newer than a pending file. Who did
+ *              homes are asked                     is gone: LOOK_UP for a newer version
  *   LAST_LOOK  nobody is left, is the verdict      published after all: as LOOK_UP. Not:
  *              (consume_wave.c): a last look-up    the end
  */

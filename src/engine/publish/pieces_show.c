@@ -30,7 +30,6 @@
 
 #include "dht/base.h"
 #include "engine/core/joined_writers.h"
-#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_apply.h"
 #include "engine/publish/pieces_send.h"

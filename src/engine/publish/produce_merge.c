@@ -115,9 +115,8 @@ static void bring_yielded(struct produce *p)
         yielded_brought(p, errno);
 }
 
-/* EHOSTUNREACH: the taker is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way
- * to a third one; a home that refused us may not have heard of that yet. ENOENT: it has the file no
- * more. Else the homes are asked anew, and refuse it again if the other version is still there. */
+/* ESTALE: a home that refused us may not have heard of that yet. Another error: the homes are asked anew, and
+ * refuse it again if the other version is still there. */
 static void pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length)
 {
     struct produce *p = arg;

@@ -213,6 +213,8 @@ class Driver:
                 left -= 1
             except Failed:
                 self.give_up()
+        if self.failed * 3 > self.files * 2:
+            sys.exit(f"{self.failed} of {self.files} files failed: that is no model of one file")
         print(f"{self.done} operations on {self.files} files: {self.judged} judged, 0 wrong, {self.failed} failed (EIO)")
 
 
