@@ -343,14 +343,14 @@ void transfer_ask_chunks(struct transfer *t)
     transfer_commit(t);
 }
 
-/* To another reader, which this rank must know. */
+/* To another reader. If this rank does not know it yet, the GETs wait until the launcher has
+ * said its address. */
 static void relayed(struct transfer *t, const struct net_msg *msg)
 {
     struct member *member = t->member;
     uint32_t source = t->rank;
 
     if (!t->rank_only && msg->rank != member->self.rank &&
-        net_worker_peer(member->worker, msg->rank) &&
         dht_node_is_live(member->dht, msg->rank) &&
         !unreachable_is_suspect(member, msg->rank))
         source = msg->rank;
