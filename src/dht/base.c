@@ -44,11 +44,17 @@ struct dyad_base dht_base_version(const struct dyad_version *version)
                               .time = version->counter};
 }
 
+/* Of an empty file that was empty before nothing is lost, unless a writer has emptied it. */
+static bool has_content(const struct dyad_entry *entry)
+{
+    return entry->size > 0 || entry->emptied;
+}
+
 bool dht_base_is_other(const struct dyad_base *base, const struct dyad_entry *there)
 {
     return base->kind == DYAD_BASE_FROM && there->state == DYAD_ENTRY_PUBLISHED &&
            S_ISREG(there->mode) && !there->conflict &&
-           (there->size > 0 || base->size > 0) && !is_of(base, there);
+           (has_content(there) || base->size > 0) && !is_of(base, there);
 }
 
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
@@ -69,6 +75,6 @@ bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry
                (uint32_t)base->size != there->version.incarnation;
     if (base->kind == DYAD_BASE_SINCE)
         return there->size > 0 && there->version.counter > base->time / 1000;
-    return (there->size > 0 || base->size > 0) &&
+    return (has_content(there) || base->size > 0) &&
            (base->kind == DYAD_BASE_OVERTAKEN || !is_of(base, there));
 }

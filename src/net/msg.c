@@ -152,6 +152,7 @@ _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN +
 #define CONFLICT   0x80u /* beside the state of an entry */
 #define RECORDED   0x40u /* likewise */
 #define WRITTEN    0x20u /* likewise */
+#define EMPTIED    0x10u /* likewise */
 #define ENDS       0x80u /* beside the kind of a base */
 #define STAYS      0x40u /* likewise */
 #define JOINT      0x20u /* likewise */
@@ -218,21 +219,23 @@ static void walk_upath(struct codec *c, struct net_msg *msg, unsigned fields)
 
 static bool has_flags(const struct dyad_entry *entry)
 {
-    return entry->conflict || entry->recorded || entry->written;
+    return entry->conflict || entry->recorded || entry->written || entry->emptied;
 }
 
 static void walk_entry(struct codec *c, struct dyad_entry *entry)
 {
     uint8_t state =
         (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0) |
-                  (entry->recorded ? RECORDED : 0) | (entry->written ? WRITTEN : 0));
+                  (entry->recorded ? RECORDED : 0) | (entry->written ? WRITTEN : 0) |
+                  (entry->emptied ? EMPTIED : 0));
 
     codec_u32(c, &entry->owner);
     codec_u8(c, &state);
     entry->conflict = state & CONFLICT;
     entry->recorded = state & RECORDED;
     entry->written = state & WRITTEN;
-    state &= WRITTEN - 1;
+    entry->emptied = state & EMPTIED;
+    state &= EMPTIED - 1;
     codec_check(c, state <= DYAD_ENTRY_WITHDRAWN &&
                        (!has_flags(entry) || state == DYAD_ENTRY_PUBLISHED));
     entry->state = state;

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 14
+#define NET_MSG_VERSION 15
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */

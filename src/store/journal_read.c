@@ -41,10 +41,11 @@ void journal_decode(const struct disk_record *disk, struct store_record *record)
         .made_here = disk->kind == MADE_KIND,
         .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
                   .owner = disk->owner,
-                  .state = (enum dyad_entry_state)(disk->state &
-                                                   ~(DISK_CONFLICT | DISK_RECORDED)),
+                  .state = (enum dyad_entry_state)(
+                      disk->state & ~(DISK_CONFLICT | DISK_RECORDED | DISK_EMPTIED)),
                   .conflict = disk->state & DISK_CONFLICT,
                   .recorded = disk->state & DISK_RECORDED,
+                  .emptied = disk->state & DISK_EMPTIED,
                   .size = disk->size,
                   .mode = disk->mode,
                   .mtime_sec = disk->mtime_sec,

@@ -44,7 +44,8 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
         disk->incarnation = entry->version.incarnation;
         disk->owner = entry->owner;
         disk->state = entry->state | (entry->conflict ? DISK_CONFLICT : 0) |
-                      (entry->recorded ? DISK_RECORDED : 0);
+                      (entry->recorded ? DISK_RECORDED : 0) |
+                      (entry->emptied ? DISK_EMPTIED : 0);
         memcpy(disk->storage, entry->storage, sizeof(disk->storage));
         disk->size = entry->size;
         disk->mtime_sec = entry->mtime_sec;

@@ -123,7 +123,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
             p->upath, member_describe(p->member, there->owner));
         return go;
     }
-    if (was.kind != DYAD_BASE_VERSION && was.size == 0 && p->record.entry.size == 0)
+    if (was.kind != DYAD_BASE_VERSION && was.size == 0 && produce_is_unwritten(p))
         return give_way(p, there);
     if (pieces_may_send(p, there)) {
         p->other = *there;

@@ -115,14 +115,16 @@ static void ours_free(struct ours *ours)
     store_extent_list_free(&ours->all);
 }
 
-/* From when on the record counts: from when our file was that version, too; or was empty. NULL:
- * from its making. */
+/* From when on the record counts: from when our file was that version, too; or was empty, as any
+ * file that is being made is. NULL: from its making. */
 static const struct dyad_base *begins(const struct pieces_apply *apply,
                                       struct dyad_base *base)
 {
     const struct store_identity *id = &apply->identity;
 
-    if (apply->base.size)
+    if (apply->base.size ||
+        (apply->base.time &&
+         store_extents_was(apply->dmd->extents, id->ino, id->btime, &apply->base)))
         return &apply->base;
     return store_extents_version(apply->dmd->extents, id->ino, id->btime, base) &&
                    !base->size

@@ -440,8 +440,8 @@ static int start(struct member *member, enum engine_role role, const char *upath
         produce_end_later(p, rc);
         return 0;
     }
-    if (mark && p->record.entry.size == 0 &&
-        store_marks_joins(member->dmd[role].marks, mark)) {
+    if (mark && store_marks_joins(member->dmd[role].marks, mark) &&
+        produce_is_unwritten(p)) {
         give_up_joined(p);
         return 0;
     }

@@ -116,6 +116,8 @@ int produce_look(struct produce *p);
 void produce_base(struct produce *p, const struct dyad_entry *before);
 /* True if its writer has made the file, or emptied it. */
 bool produce_is_anew(const struct produce *p);
+/* True if it is empty, and not because a writer of this node has cut it to nothing. */
+bool produce_is_unwritten(const struct produce *p);
 /* A version was refused, or has waited for another publish: what the table is to do with the next, whose entry
  * may be changed (dht_ahead_fn). */
 enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry,

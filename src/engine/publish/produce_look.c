@@ -41,6 +41,28 @@ void produce_base(struct produce *p, const struct dyad_entry *before)
     p->base = dht_base_from(before);
 }
 
+/* True if something is on record that writers other than `but` have done to it. */
+static bool is_written(const struct produce *p, uint64_t but)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_identity *id = &p->record.identity;
+    struct store_extent_list list;
+    bool is;
+
+    if (!dmd->extents || !store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime))
+        return false;
+    if (store_extents_list(dmd->extents, id->ino, id->btime, NULL, 0, but, &list) < 0)
+        return true;
+    is = list.n || list.ncuts;
+    store_extent_list_free(&list);
+    return is;
+}
+
+bool produce_is_unwritten(const struct produce *p)
+{
+    return p->record.entry.size == 0 && !is_written(p, STORE_EXTENTS_OTHERS);
+}
+
 bool produce_is_anew(const struct produce *p)
 {
     struct dyad_base base;
@@ -95,6 +117,8 @@ int produce_look(struct produce *p)
     if (is_known && !p->mark)
         p->record.entry.conflict = known->entry.conflict;
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
+    p->record.entry.emptied =
+        p->record.entry.recorded && st.st_size == 0 && is_written(p, 0);
     if (dmd->extents &&
         store_extents_held(dmd->extents, p->record.identity.ino, p->record.identity.btime))
         p->looked = 0;
@@ -130,6 +154,7 @@ enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry, b
     entry->mtime_sec = p->record.entry.mtime_sec;
     entry->mtime_nsec = p->record.entry.mtime_nsec;
     entry->recorded = p->record.entry.recorded;
+    entry->emptied = p->record.entry.emptied;
     if (refused && !alone && p->superseded)
         return DHT_AHEAD_STOP;
     return changed ? DHT_AHEAD_CHANGED : DHT_AHEAD_GO;

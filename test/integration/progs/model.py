@@ -6,8 +6,8 @@ model.py drive RANKS SEED N    tells the ranks N operations at random, each when
                                what the model of one file does, or fail with EIO. Ends with a line of figures.
 
 All ranks have the file open as they like, but who has emptied it (O_TRUNC) is alone. It is read by its name when none has
-it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Nothing maps it or cuts it to
-nothing, and a file that one of them has closed already is opened by one rank alone, or by all to append to it.
+it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Nothing maps it, and a file
+that one of them has closed already is opened by one rank alone, or by all to append to it.
 """
 import errno, fcntl, json, os, random, socket, sys
 
@@ -34,7 +34,7 @@ def rank():
             return f.read()
 
     def do(op, fd=None, path=None, how=None, at=0, data="", length=0):
-        data, fd = data.encode(), fds.get(fd, fd)
+        data, fd = data.encode(), fds.get(fd) if op != "open" else fd
         if op == "open":
             number = os.open(path, OPENS[how], 0o644)
             fds[fd] = number
@@ -170,7 +170,7 @@ class Driver:
             self.must(len(data), rank, op=op, fd=fd, data=data)
             self.put(n, data)
         elif op == "cut":
-            length = 1 + rng.choice([rng.randrange(n + 1), rng.randrange(n + 200)])
+            length = rng.choice([0, rng.randrange(n + 1), rng.randrange(n + 200)])
             self.must(None, rank, op=op, fd=fd, length=length)
             self.content = self.content[:length] + "\0" * (length - n)
         elif op == "read":
@@ -179,10 +179,10 @@ class Driver:
         elif op in ("size", "end"):
             self.must(n, rank, op=op, fd=fd)
         else:
-            self.must(None, rank, op=op, fd=fd)
             if op == "close":
                 del self.open[rank, fd]
                 self.fresh = False
+            self.must(None, rank, op=op, fd=fd)
 
     def close_all(self):
         for rank, fd in list(self.open):

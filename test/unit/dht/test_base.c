@@ -69,6 +69,12 @@ static void test_from(void **state)
     assert_false(overtaken(from, 0, 0, &there));
     assert_false(overtaken(DYAD_BASE_OVERTAKEN, 0, 0, &there));
     assert_true(overtaken(from, 1, 5000000025, &there));
+    there.emptied = true; /* what the writer found, or has written, was cut off there */
+    assert_true(overtaken(from, 0, 0, &there));
+    assert_true(overtaken(DYAD_BASE_OVERTAKEN, 0, 5000000025, &there));
+    assert_false(overtaken(from, 0, 5000000025, &there));
+    there.storage[0] = 7;
+    assert_false(overtaken(from, 0, 0, &there));
 
     there = file_of(1, 10, 5, 25);
     struct dyad_base version = dht_base_version(&there.version);

@@ -307,6 +307,21 @@ static void test_version(void **state)
     has("ourxy567zzz");
 }
 
+/* That version is empty: it was cut to nothing. */
+static void test_version_empty(void **state)
+{
+    const struct dyad_base later = {.kind = DYAD_BASE_FROM, .size = 4, .time = 2000};
+
+    (void)state;
+    is_version("");
+    write_here(0, "ours");
+    store_extents_add_version(dmd.extents, apply.identity.ino, apply.identity.btime,
+                              &later);
+    piece(3, "xy");
+    assert_int_equal(applies(), 0);
+    has("ourxy");
+}
+
 /* The other one's changes are of an empty file. Ours, which is not on record from its making, says from which
  * version on it is. */
 static void test_version_since(void **state)
@@ -406,6 +421,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version_empty, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_since, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_copy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_cut, setup, teardown),

@@ -22,6 +22,7 @@
 #include "engine/core/joined_writers.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
+#include "store/extents.h"
 #include "store/superseded.h"
 
 static struct scratch *scratch;
@@ -973,6 +974,63 @@ static void test_joined(void **state)
     assert_int_equal(status_done, 0);
 }
 
+/* A file that others write, too, was cut to nothing here, ... */
+static struct publish *cuts(bool joins)
+{
+    struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    store_mark_t mark = store_marks_begin(dmd->marks, "f");
+    int fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    struct store_identity id;
+    bool later;
+
+    dmd->extents = store_extents_create(scratch->dir, NULL);
+    assert_non_null(dmd->extents);
+    store_extents_begin(dmd->extents);
+    store_marks_may_record(dmd->marks, mark, joins);
+    assert_int_equal(store_marks_opened(dmd->marks, mark, fd, false), 0);
+    store_marks_look(dmd->marks, mark, fd);
+    assert_true(store_marks_record(dmd->marks, mark, false, &later));
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    assert_int_not_equal(store_extents_add(dmd->extents, id.ino, id.btime, mark, 0, 0, 0),
+                         0);
+    assert_true(store_marks_closed(dmd->marks, mark, fd, true));
+    close(fd);
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
+    assert_int_equal(npublishes, 1);
+    assert_true(publishes[0].entry.emptied);
+    return &publishes[0];
+}
+
+/* ... so it is not as one in which nobody has written: it is published, ... */
+static void test_joined_and_cut(void **state)
+{
+    struct publish *p = cuts(true);
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    assert_true(recorded()->entry.emptied);
+    store_extents_destroy(member.dmd[ENGINE_PRODUCER].extents);
+}
+
+/* ... and does not give way to another node's. */
+static void test_cut_and_refused(void **state)
+{
+    struct publish *p = cuts(false);
+
+    (void)state;
+    may_send = true;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    p->fn(p->arg, ECANCELED, &p->version);
+    assert_non_null(sends);
+    assert_int_equal(ngiven_way, 0);
+    pieces_sent(sends, 0, 0, 0);
+    assert_int_equal(done, 1);
+    store_extents_destroy(member.dmd[ENGINE_PRODUCER].extents);
+}
+
 /* ... by this process; another one has it open. */
 static void test_joined_beside(void **state)
 {
@@ -1123,6 +1181,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_sent_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined_and_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cut_and_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined_beside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),

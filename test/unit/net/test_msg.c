@@ -75,6 +75,7 @@ static struct net_msg full_message(enum net_msg_type type)
         msg.entry.state = DYAD_ENTRY_PUBLISHED; /* the blob is the file */
         msg.entry.size = msg.blob_len;
         msg.entry.conflict = type == NET_MSG_NOTIFY;
+        msg.entry.emptied = !msg.entry.conflict;
     }
     return msg;
 }
@@ -145,6 +146,7 @@ static unsigned assert_subset(const struct net_msg *got, const struct net_msg *s
         assert_int_equal(got->entry.owner, sent->entry.owner);
         assert_int_equal(got->entry.state, sent->entry.state);
         assert_int_equal(got->entry.conflict, sent->entry.conflict);
+        assert_int_equal(got->entry.emptied, sent->entry.emptied);
         assert_memory_equal(got->entry.storage, sent->entry.storage, DYAD_STORAGE_ID_LEN);
         assert_true(got->entry.size == sent->entry.size);
         assert_int_equal(got->entry.mode, sent->entry.mode);

@@ -21,6 +21,8 @@ static struct store_record make_record(const char *upath, uint64_t counter)
                   .version = {counter, 3, 4},
                   .owner = 5,
                   .state = DYAD_ENTRY_PUBLISHED,
+                  .recorded = true,
+                  .emptied = counter % 3 == 0,
                   .size = counter * 10,
                   .mode = S_IFREG | 0640,
                   .mtime_sec = -7,
@@ -47,6 +49,8 @@ static void check(struct store_journal *journal, const char *upath, uint64_t cou
     assert_int_equal(dyad_version_cmp(&found->entry.version, &want.entry.version), 0);
     assert_int_equal(found->entry.owner, 5);
     assert_int_equal(found->entry.state, DYAD_ENTRY_PUBLISHED);
+    assert_int_equal(found->entry.recorded, want.entry.recorded);
+    assert_int_equal(found->entry.emptied, want.entry.emptied);
     assert_int_equal(found->entry.size, want.entry.size);
     assert_int_equal(found->entry.mode, want.entry.mode);
     assert_int_equal(found->entry.mtime_sec, -7);
