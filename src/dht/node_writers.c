@@ -318,7 +318,9 @@ static void home_show(struct dht_node *node, const struct net_msg *msg)
     unsigned n = 0, at = 0;
 
     reply.entry.upath = msg->entry.upath;
-    if (there != NULL && there->recorded && !is_beside(node, there->owner, msg->source))
+    /* What is not on record is the owner's to refuse, unless all of them have begun with it. */
+    if (there != NULL && !is_beside(node, there->owner, msg->source) &&
+        (there->recorded || (written && dht_base_is_other(&written->root, there))))
         reply.rank = there->owner;
     if (written != NULL)
         reply.base = written->root;

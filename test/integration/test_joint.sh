@@ -53,13 +53,21 @@ EOT
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
 
 # Who opens what another node is making, closes it, and opens it again, is one of its writers again. A file that was mapped
-# by a descriptor that can write is not on record: a read there fails if other nodes have written since.
+# by a descriptor that can write is not on record: a read there fails if other nodes have written since; elsewhere, when the
+# one who has mapped and written it has closed it, too.
 cat >"$WORK/again.py" <<'EOT'
 import errno, mmap, os
 from ranks import barrier
 SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
-sync = barrier("again", 2)
+sync = barrier("again", 3)
 path = f"{SSD}/again"
+
+def read(at, want):
+    try:
+        have = os.pread(fd, 200, at)
+        assert have == want, have
+    except OSError as e:
+        assert e.errno == errno.EIO, e
 
 if me == 0:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -68,32 +76,36 @@ if me == 1:
     os.close(os.open(path, os.O_RDWR))
     fd = os.open(path, os.O_RDWR)
 sync()
+if me == 2:
+    fd = os.open(path, os.O_RDWR)
+sync()
 if me == 0:
     os.pwrite(fd, b"a" * 100, 0)
 sync()
 assert os.fstat(fd).st_size == 100 and os.pread(fd, 200, 0) == b"a" * 100
 sync()
 if me == 1:
-    mmap.mmap(fd, 0, prot=mmap.PROT_READ).close()
+    m = mmap.mmap(fd, 0)
     assert os.pread(fd, 200, 0) == b"a" * 100
 sync()
 if me == 0:
     os.pwrite(fd, b"b" * 10, 50)
 sync()
 if me == 1:
-    try:
-        have = os.pread(fd, 10, 50)
-        assert have == b"b" * 10, have
+    read(50, b"b" * 10 + b"a" * 40)
+    m[0] = ord("c")
+    m.close()
+    os.close(fd)
+sync()
+if me != 1:
+    read(0, b"c" + b"a" * 49 + b"b" * 10 + b"a" * 40)
+    try: # a conflict, of which the later close is told
+        os.close(fd)
     except OSError as e:
         assert e.errno == errno.EIO, e
-sync()
-try: # a conflict, of which the later close is told
-    os.close(fd)
-except OSError as e:
-    assert e.errno == errno.EIO, e
 EOT
 : >"$LOG"
-job_ok 60 2@n0,n1 "$PYTHON" "$WORK/again.py"
+job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/again.py"
 
 # Bytes that one node was given by another's close, and read anew from it since, are those of the later write:
 # a third node, which has the earlier ones by way of its other rank, is told so.

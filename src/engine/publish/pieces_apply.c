@@ -203,11 +203,36 @@ static bool is_cut(const struct store_extent_list *cuts,
     return false;
 }
 
-static uint64_t end_of(const struct store_extent_list *writes)
+/* What of it was not cut off later. */
+static struct store_extent left_of(const struct store_extent *piece,
+                                   const struct store_extent_list *by)
 {
-    const struct store_extent *last = writes->n ? &writes->extent[writes->n - 1] : NULL;
+    struct store_extent left = *piece;
 
-    return last ? last->offset + last->length : 0;
+    for (size_t c = 0; c < by->ncuts; c++) {
+        const struct store_extent *cut = &by->extent[by->n + c];
+        if (cut->offset < left.offset + left.length && store_extent_is_newer(cut, piece))
+            left.length = cut->offset > left.offset ? cut->offset - left.offset : 0;
+    }
+    return left;
+}
+
+/* Where that ends of all that one of them has written. */
+static uint64_t end_left(const struct store_extent_list *writes,
+                         const struct store_extent_list *other)
+{
+    uint64_t end = 0;
+
+    for (size_t i = writes->n; i-- > 0;) {
+        const struct store_extent *write = &writes->extent[i];
+        struct store_extent left = left_of(write, writes);
+        left = left_of(&left, other);
+        if (left.length && left.offset + left.length > end)
+            end = left.offset + left.length;
+        if (write->offset <= end)
+            break;
+    }
+    return end;
 }
 
 /* One node has made the file longer than the other one says it is, and than what is written
@@ -233,7 +258,8 @@ static bool lengths_differ(struct pieces_apply *apply,
                            const struct store_extent_list *theirs,
                            const struct store_extent_list *ours)
 {
-    uint64_t end = end_of(theirs) > end_of(ours) ? end_of(theirs) : end_of(ours);
+    const uint64_t a = end_left(theirs, ours), b = end_left(ours, theirs);
+    const uint64_t end = a > b ? a : b;
 
     return is_cut(theirs, ours, &apply->met) || is_cut(ours, theirs, &apply->met) ||
            is_longer(theirs, ours, end, &apply->met) ||
@@ -361,20 +387,6 @@ static int put_piece(struct pieces_apply *apply, int fd, const struct store_exte
     return 0;
 }
 
-/* What of it has not been cut off here later. */
-static struct store_extent left_of(const struct store_extent *piece,
-                                   const struct store_extent_list *ours)
-{
-    struct store_extent left = *piece;
-
-    for (size_t c = 0; c < ours->ncuts; c++) {
-        const struct store_extent *cut = &ours->extent[ours->n + c];
-        if (cut->offset < left.offset + left.length && store_extent_is_newer(cut, piece))
-            left.length = cut->offset > left.offset ? cut->offset - left.offset : 0;
-    }
-    return left;
-}
-
 /* What of it the sender's node has not written again, and sent by another close that was quicker.
  * *m: where in ours->sent. */
 static int put_new(struct pieces_apply *apply, int fd, const struct store_extent *piece,
@@ -470,6 +482,7 @@ static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_l
     struct store_extent_list all;
     bool empty = !apply->base.size && !apply->base.time, has;
     struct dyad_base version;
+    struct store_extent *last;
     struct stat st;
 
     if (fstat(fd, &st) < 0 ||
@@ -485,8 +498,9 @@ static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_l
     /* What was being written when that was published may lie behind its end. */
     while (list->n && list->extent[list->n - 1].offset >= version.size)
         store_extent_list_drop_last(list);
-    if (list->n && end_of(list) > version.size)
-        list->extent[list->n - 1].length = version.size - list->extent[list->n - 1].offset;
+    last = list->n ? &list->extent[list->n - 1] : NULL;
+    if (last && last->length > version.size - last->offset)
+        last->length = version.size - last->offset;
     if (record(apply, list) < 0)
         return -1;
     store_extents_add_published(extents, id->ino, id->btime, &version,

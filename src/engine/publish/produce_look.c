@@ -41,7 +41,8 @@ void produce_base(struct produce *p, const struct dyad_entry *before)
     p->base = dht_base_from(before);
 }
 
-/* True if something is on record that writers other than `but` have done to it. */
+/* True if something is on record that writers other than `but` have done to it, of which all, or not all, is
+ * (a map). Where no other node writes it and nothing is recorded, nothing is looked for. */
 static bool is_written(const struct produce *p, uint64_t but)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
@@ -49,7 +50,8 @@ static bool is_written(const struct produce *p, uint64_t but)
     struct store_extent_list list;
     bool is;
 
-    if (!dmd->extents || !store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime))
+    if (!dmd->extents || (!store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime) &&
+                          !(p->mark && store_marks_shared_file(dmd->marks, p->mark))))
         return false;
     if (store_extents_list(dmd->extents, id->ino, id->btime, NULL, 0, but, &list) < 0)
         return true;
@@ -117,8 +119,10 @@ int produce_look(struct produce *p)
     if (is_known && !p->mark)
         p->record.entry.conflict = known->entry.conflict;
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
-    p->record.entry.emptied =
-        p->record.entry.recorded && st.st_size == 0 && is_written(p, 0);
+    p->record.entry.emptied = S_ISREG(st.st_mode) && st.st_size == 0 &&
+                              ((is_known && known->entry.emptied &&
+                                is_same_content(&known->entry, &p->record.entry)) ||
+                               is_written(p, 0));
     if (dmd->extents &&
         store_extents_held(dmd->extents, p->record.identity.ino, p->record.identity.btime))
         p->looked = 0;

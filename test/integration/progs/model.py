@@ -6,10 +6,11 @@ model.py drive RANKS SEED N    tells the ranks N operations at random, each when
                                what the model of one file does, or fail with EIO. Ends with a line of figures.
 
 All ranks have the file open as they like, but who has emptied it (O_TRUNC) is alone. It is read by its name when none has
-it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Nothing maps it, and a file
-that one of them has closed already is opened by one rank alone, or by all to append to it.
+it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Who joins
+when it was mapped waits, so nobody does; and a file that one of them has closed already is opened by one rank alone, or by
+all to append to it.
 """
-import errno, fcntl, json, os, random, socket, sys
+import errno, fcntl, json, mmap, os, random, socket, sys
 
 W, SSD = os.environ["W"], os.environ["SSD"]
 OPENS = {"make": os.O_RDWR | os.O_CREAT, "change": os.O_RDWR, "append": os.O_RDWR | os.O_CREAT | os.O_APPEND,
@@ -29,6 +30,11 @@ def rank():
         os.pwrite(fd, data, at)
         fcntl.lockf(fd, fcntl.LOCK_UN, len(data), at)
 
+    def mapped(fd, at, data):
+        with mmap.mmap(fd, 0) as m:
+            m[at:at + len(data)] = data
+            return m[:]
+
     def by_name(path):
         with open(path, "rb") as f:
             return f.read()
@@ -47,7 +53,7 @@ def rank():
                     "stream": lambda: stream(fd, at, data), "locked": lambda: locked(fd, at, data),
                     "cut": lambda: os.ftruncate(fd, length), "sync": lambda: os.fsync(fd),
                     "read": lambda: os.pread(fd, length, at), "size": lambda: os.fstat(fd).st_size,
-                    "end": lambda: os.lseek(fd, 0, os.SEEK_END),
+                    "end": lambda: os.lseek(fd, 0, os.SEEK_END), "map": lambda: mapped(fd, at, data),
                     "cat": lambda: by_name(path), "stat": lambda: os.stat(path).st_size,
                     "remove": lambda: os.remove(path), "rename": lambda: os.rename(path, how)}[op]()
 
@@ -89,7 +95,7 @@ class Driver:
     def begin(self):
         self.files += 1
         self.content, self.open = None, {}  # (rank, number): how
-        self.fresh = True  # nobody has closed it since it was made
+        self.fresh, self.mapped = True, False  # nobody has closed it since it was made, or mapped it
         self.path = f"{SSD}/f{self.files}"
 
     def ask(self, rank, **op):
@@ -134,12 +140,14 @@ class Driver:
             op = rng.choice("write write stream locked add read read read size end cut sync close close".split())
         else:
             op = rng.choice("write write stream locked add read read read size end cut sync close close open".split())
+        if op == "sync" and rng.random() < 0.1:
+            op = "map"  # after which the file is not on record
         if op == "open":
             hows = ["make"] * 3 + ["append"] + ["change"] * (4 * (self.content is not None))
             how = rng.choice(hows + ["empty"] * (not self.open))
             if self.content is None or how == "empty" and not self.open:
                 self.fresh = True
-            if self.open and not self.fresh and {how, *self.open.values()} != {"append"}:
+            if self.open and (self.mapped or not self.fresh and {how, *self.open.values()} != {"append"}):
                 return  # not put together (docs/semantics.md)
             number = min({0, 1} - {n % 2 for n in mine}) + 2 * rank
             self.must(None, rank, op="open", fd=number, path=self.path, how=how)
@@ -176,6 +184,13 @@ class Driver:
         elif op == "read":
             length = rng.choice([10, 6000, 100000])
             self.must(self.content[at:at + length], rank, op=op, fd=fd, at=at, length=length)
+        elif op == "map":
+            data = data[:n] * rng.randrange(2)
+            at = rng.randrange(n + 1 - len(data))
+            if n:
+                self.put(at, data)
+                self.must(self.content, rank, op=op, fd=fd, at=at, data=data)
+                self.mapped = True
         elif op in ("size", "end"):
             self.must(n, rank, op=op, fd=fd)
         else:

@@ -437,25 +437,32 @@ static void test_joined(void **state)
 struct root {
     int calls;
     struct dyad_base root;
+    uint32_t owner;
 };
 
 static void root_told(void *arg, int status, uint32_t owner, const uint32_t *ranks,
                       unsigned n, const struct dyad_base *root)
 {
-    (void)owner;
     (void)ranks;
     (void)n;
     assert_int_equal(status, 0);
-    *(struct root *)arg = (struct root){1, *root};
+    *(struct root *)arg = (struct root){1, *root, owner};
 }
 
-static uint64_t root_size(struct fake_net *net, uint32_t rank)
+static struct root root_of(struct fake_net *net, uint32_t rank)
 {
     struct root root = {0};
 
     assert_int_equal(
         dht_node_who_writes(net->rank[rank].node, fake_key(KEY), root_told, &root), 0);
     assert_true(fake_net_run_until(net, &root.calls, 60 * SEC));
+    return root;
+}
+
+static uint64_t root_size(struct fake_net *net, uint32_t rank)
+{
+    struct root root = root_of(net, rank);
+
     return root.root.kind == DYAD_BASE_FROM ? root.root.size : 0;
 }
 
@@ -499,8 +506,8 @@ static void test_joined_root(void **state)
     fake_net_destroy(net);
 }
 
-/* What a rank publishes that has written the file with others. Returns the status. */
-static int closes_joint_from(struct fake_net *net, uint32_t rank, enum dyad_base_kind kind)
+static int closes_recorded(struct fake_net *net, uint32_t rank, enum dyad_base_kind kind,
+                           bool recorded, uint32_t mtime)
 {
     struct dyad_base base = {.kind = kind, .joint = true, .ends = true, .looked = net->now};
     struct dyad_entry entry = {.upath = fake_key(KEY),
@@ -508,8 +515,8 @@ static int closes_joint_from(struct fake_net *net, uint32_t rank, enum dyad_base
                                .state = DYAD_ENTRY_PUBLISHED,
                                .storage = {(uint8_t)(1 + rank)},
                                .size = 7,
-                               .mtime_nsec = 7,
-                               .recorded = true,
+                               .mtime_nsec = mtime,
+                               .recorded = recorded,
                                .mode = 0100644};
     struct closed c = {0};
 
@@ -520,9 +527,33 @@ static int closes_joint_from(struct fake_net *net, uint32_t rank, enum dyad_base
     return c.status;
 }
 
+/* What a rank publishes that has written the file with others. Returns the status. */
+static int closes_joint_from(struct fake_net *net, uint32_t rank, enum dyad_base_kind kind)
+{
+    return closes_recorded(net, rank, kind, true, 7);
+}
+
 static int closes_joint(struct fake_net *net, uint32_t rank)
 {
     return closes_joint_from(net, rank, DYAD_BASE_FROM);
+}
+
+/* Who reads what others write is told of the owner of what was put together; of one whose file is not on record, too (it
+ * says so), but not if they all have begun with that. */
+static void test_joined_owner(void **state)
+{
+    struct fake_net *net = fake_net_create(6, 2, 1);
+
+    (void)state;
+    assert_int_equal(closes_recorded(net, 0, DYAD_BASE_NONE, false, 7), 0);
+    begins_from(net, 1, 7, true);
+    begins_from(net, 2, 7, true);
+    assert_int_equal(root_of(net, 1).owner, DYAD_RANK_NONE);
+    assert_int_equal(closes_recorded(net, 2, DYAD_BASE_NONE, false, 8), 0);
+    assert_int_equal(root_of(net, 1).owner, 2);
+    assert_int_equal(closes_recorded(net, 3, DYAD_BASE_NONE, true, 9), 0);
+    assert_int_equal(root_of(net, 1).owner, 3);
+    fake_net_destroy(net);
 }
 
 /* One of those that write it removes it: nobody waits for the others any more, whose closes publish nothing,
@@ -765,23 +796,15 @@ static void test_appender_dies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_end),
-        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_abandoned_late),
-        cmocka_unit_test(test_writer_dies),
-        cmocka_unit_test(test_homes_die),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_lost_end),
-        cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_joined_over),
-        cmocka_unit_test(test_joined_passed_on),
-        cmocka_unit_test(test_joined_dies),
-        cmocka_unit_test(test_joined_root),
-        cmocka_unit_test(test_joined_removed),
-        cmocka_unit_test(test_joined_named_again),
-        cmocka_unit_test(test_joined_since),
-        cmocka_unit_test(test_appender_dies),
+        cmocka_unit_test(test_begin_end),        cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_abandoned),        cmocka_unit_test(test_abandoned_late),
+        cmocka_unit_test(test_writer_dies),      cmocka_unit_test(test_homes_die),
+        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_joined),           cmocka_unit_test(test_joined_over),
+        cmocka_unit_test(test_joined_passed_on), cmocka_unit_test(test_joined_dies),
+        cmocka_unit_test(test_joined_root),      cmocka_unit_test(test_joined_owner),
+        cmocka_unit_test(test_joined_removed),   cmocka_unit_test(test_joined_named_again),
+        cmocka_unit_test(test_joined_since),     cmocka_unit_test(test_appender_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

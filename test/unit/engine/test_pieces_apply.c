@@ -62,10 +62,9 @@ static void write_here(uint64_t offset, const char *text)
     usleep(200);
 }
 
-/* The other node wrote it now: length 0: a cut. */
-static void piece(uint64_t offset, const char *text)
+/* The other node wrote it then: length 0: a cut. */
+static void piece_at(uint64_t offset, const char *text, uint64_t when)
 {
-    uint64_t when = now() - (uint64_t)ahead;
     struct store_extent extent = {offset, strlen(text), when, when};
     char head[PIECE_HEAD];
 
@@ -74,6 +73,11 @@ static void piece(uint64_t offset, const char *text)
     assert_int_equal(write(apply.fd, text, strlen(text)), strlen(text));
     apply.size += sizeof(head) + strlen(text);
     usleep(200);
+}
+
+static void piece(uint64_t offset, const char *text)
+{
+    piece_at(offset, text, now() - (uint64_t)ahead);
 }
 
 /* All that it has sent, with a clock that is known to so many ns, more or less. */
@@ -274,6 +278,28 @@ static void test_cut_here(void **state)
     has("aa");
 }
 
+/* Both have cut it, at times that are too near, to different lengths: what lay there before is cut off by both. */
+static void test_cuts_too_near(void **state)
+{
+    const uint64_t then = now() - 60000ull * MS;
+    const struct store_extent before = {0, 8, then, then};
+
+    (void)state;
+    assert_true(store_extents_add_other(dmd.extents, apply.identity.ino,
+                                        apply.identity.btime, STORE_EXTENTS_OTHER | 5,
+                                        &before));
+    store_extents_add(dmd.extents, apply.identity.ino, apply.identity.btime, 7, 0, 0, 0);
+    piece(5, "");
+    assert_int_equal(applies_within(10000ll * MS), EEXIST);
+    assert_int_equal(apply.met.offset, 0);
+    assert_int_equal(apply.met.length, 5);
+    piece_at(0, "aaaaaaaa", then);
+    piece(5, "");
+    assert_int_equal(applies_within(10000ll * MS), EEXIST);
+    assert_int_equal(apply.met.length, 5);
+    has("");
+}
+
 /* Both nodes change one version, in place. What was written before counts no more. */
 static void is_version(const char *text)
 {
@@ -421,6 +447,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cuts_too_near, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_empty, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_since, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_copy, setup, teardown),
