@@ -140,7 +140,7 @@ static void invalidate_end(struct invalidate *inv)
             dht_node_stays(member->dht, inv->token);
         }
     } else if (refetch_wants(member, inv->upath)) {
-        outdated_withdrawn(&member->dmd[ENGINE_CONSUMER], inv->upath);
+        local_file_withdrawn(&member->dmd[ENGINE_CONSUMER], inv->upath);
         refetch_forget(member, inv->upath);
     }
     if (!invalidate_pending(member, inv->upath) && !refetch_wants(member, inv->upath))

@@ -179,26 +179,6 @@ bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
            dmd->brings && (record->kind == STORE_RECORD_ORIGINAL || record->made_here);
 }
 
-/* A file that is being written stays superseded: its close publishes it, above the removal, or finds
- * that it has nothing to publish. */
-void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
-{
-    struct store_record record = {0};
-    struct outdated_file o = {.dmd = dmd, .record = &record, .upath = upath};
-    struct stat st;
-    int fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
-
-    if (fd < 0)
-        return;
-    if (fstat(fd, &st) == 0 && store_identity_read(fd, &record.identity) == 0 &&
-        local_file_is_superseded(dmd, upath, &st) && !is_written(&o) &&
-        (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, &record.identity, is_taken,
-                                    &o) == 0 ||
-         errno == ENOENT))
-        store_superseded_forget(dmd->dir, dmd->session, upath);
-    close(fd);
-}
-
 /* Remove the directory only if it is empty: a process may have made files in it since. */
 static void discard_directory(struct member_dmd *dmd, const struct dyad_entry *newer,
                               const struct store_record *record)

@@ -19,9 +19,6 @@ bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
 void outdated_note_writers(struct member_dmd *dmd, const struct dyad_entry *newer,
                            const struct store_record *record);
 
-/* The name was withdrawn: remove a superseded file there. Any thread. */
-void outdated_withdrawn(struct member_dmd *dmd, const char *upath);
-
 /* `newer` is published, and the journal of `rank` on this node has `record` of that
  * upath: remove that file, if it is older and still there. Any thread. */
 void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, uint32_t rank,

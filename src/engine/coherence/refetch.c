@@ -133,7 +133,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     if (item->again) {
         item->again = false; /* the answer may be older than what was heard since */
     } else if (status == ENOENT && entry && entry->state == DYAD_ENTRY_WITHDRAWN) {
-        outdated_withdrawn(&member->dmd[ENGINE_CONSUMER], item->upath);
+        local_file_withdrawn(&member->dmd[ENGINE_CONSUMER], item->upath);
         if (!invalidate_pending(member, item->upath))
             invalidate_forget(member, item->upath);
         drop(item);

@@ -6,10 +6,12 @@
  */
 #include "engine/core/local_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/fetch.h"
 #include "store/superseded.h"
 
 #define NEAR_SIZE (64u << 10) /* the loop reads or writes so many bytes itself */
@@ -20,6 +22,36 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
     return store_superseded_may(st->st_mode, st->st_nlink) &&
            store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, STORE_OLD,
                             st->st_ino);
+}
+
+struct opened {
+    const struct member_dmd *dmd;
+    struct store_identity identity;
+};
+
+static bool is_opened(void *arg)
+{
+    const struct opened *o = arg;
+
+    return store_marks_dirty(o->dmd->marks, NULL, o->identity.ino, o->identity.btime, NULL);
+}
+
+void local_file_withdrawn(struct member_dmd *dmd, const char *upath)
+{
+    struct opened o = {.dmd = dmd};
+    struct stat st;
+    int fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && store_identity_read(fd, &o.identity) == 0 &&
+        local_file_is_superseded(dmd, upath, &st) &&
+        !store_marks_dirty(dmd->marks, upath, o.identity.ino, o.identity.btime, NULL) &&
+        (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, &o.identity, is_opened,
+                                    &o) == 0 ||
+         errno == ENOENT))
+        store_superseded_forget(dmd->dir, dmd->session, upath);
+    close(fd);
 }
 
 bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,

@@ -25,6 +25,10 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath);
 /* True if all processes that had it open for writing were killed. */
 bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath);
 
+/* The name was withdrawn: a superseded file there goes, too, unless somebody has it open for writing, whose
+ * close publishes it, above the removal, or finds that it has nothing to publish. */
+void local_file_withdrawn(struct member_dmd *dmd, const char *upath);
+
 /* What is on this node of a file that a dead rank published: compares the record's
  * identity, or (its ino is 0) the mode; sets *identity (may be NULL) in that case. If the
  * whole file is here the mark of a close that was cut short is freed. */

@@ -267,6 +267,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     consume_enter(c, CONSUME_HERE);
+    consume_withdrawn(c, entry);
     status = met ? ENOENT : status;
     if (status == ENOENT && c->deadline.late) {
         time_out(c);

@@ -68,3 +68,10 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
     }
     return rc;
 }
+
+/* refetch.c does so a moment later; the open that asks would have the file before. */
+void consume_withdrawn(struct consume *c, const struct dyad_entry *entry)
+{
+    if (entry && entry->state == DYAD_ENTRY_WITHDRAWN)
+        local_file_withdrawn(&c->member->dmd[ENGINE_CONSUMER], c->upath);
+}

@@ -154,6 +154,8 @@ void consume_check_drop(struct consume *c);
  * ESTALE: a link is above it; or another errno value. over() is called when its writer
  * has ended. */
 int consume_look_here(struct consume *c, void (*over)(struct consume *c));
+/* A look-up has found none; `entry`: its tombstone, or NULL. An older file here, which is superseded, goes. */
+void consume_withdrawn(struct consume *c, const struct dyad_entry *entry);
 
 /* --- consume_deadline.c --- */
 

@@ -379,6 +379,18 @@ static bool is_opened_again(void *arg)
     return store_marks_dirty(p->member->dmd[p->role].marks, NULL, id->ino, id->btime, NULL);
 }
 
+/* The file was made to be written together with another node (give_up_joined()), and nothing was written; nor has
+ * anybody of this node published it since, empty as it is. */
+static bool is_joined_in_vain(const struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_identity *id = &p->record.identity;
+    const struct dyad_base version = dht_base_from(&p->record.entry);
+
+    return p->mark && store_marks_joins(dmd->marks, p->mark) && produce_is_unwritten(p) &&
+           !(dmd->extents && store_extents_was(dmd->extents, id->ino, id->btime, &version));
+}
+
 /* The file was made here to be written together with another node, and was not: it goes, and whoever opens the
  * name again does so as if it had never been here. One that others of this node have open stays, and is
  * superseded: it is to come from there. */
@@ -440,8 +452,7 @@ static int start(struct member *member, enum engine_role role, const char *upath
         produce_end_later(p, rc);
         return 0;
     }
-    if (mark && store_marks_joins(member->dmd[role].marks, mark) &&
-        produce_is_unwritten(p)) {
+    if (is_joined_in_vain(p)) {
         give_up_joined(p);
         return 0;
     }

@@ -129,7 +129,7 @@ class Driver:
         rng, rank = self.rng, self.rng.choice(sorted(self.ranks))
         mine = [n for r, n in self.open if r == rank]
         if not self.open:
-            op = rng.choice(["open"] * 6 + ["cat", "cat", "stat", "remove", "rename"])
+            op = rng.choice(["open"] * 6 + ["cat", "cat", "stat", "remove", "remove", "rename"])
             if self.content is None:
                 op = "open"
         elif not mine:
@@ -158,7 +158,10 @@ class Driver:
             self.must(self.content if op == "cat" else len(self.content), rank, op=op, path=self.path)
         elif op == "remove":
             self.must(None, rank, op=op, path=self.path)
-            self.begin()
+            if rng.random() < 0.5:
+                self.begin()
+            else:  # the name is made anew at once, by whoever comes next
+                self.content, self.fresh, self.mapped = None, True, False
         elif op == "rename":
             self.must(None, rank, op=op, path=self.path, how=self.path + "n")
             self.path += "n"

@@ -267,6 +267,13 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
     return false;
 }
 
+void local_file_withdrawn(struct member_dmd *dmd, const char *upath)
+{
+    (void)dmd;
+    (void)upath;
+    fake->withdrawn++;
+}
+
 bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath)
 {
     (void)dmd;

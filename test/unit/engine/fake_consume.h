@@ -39,6 +39,7 @@ struct fake_consume {
     dht_writing_ask_fn ask_writers; /* of who asks whether another node writes it */
     void *writers_arg;
     bool writers_wait;
+    unsigned withdrawn; /* files here that were */
 };
 
 extern struct fake_consume *fake;

@@ -108,6 +108,19 @@ static void test_nothing_above(void **state)
     assert_null(fake->above);
 }
 
+/* What was withdrawn goes here, too, before the open goes on. */
+static void test_withdrawn(void **state)
+{
+    struct dyad_entry entry = fake_entry(1, 7);
+
+    (void)state;
+    begin("f", 0, 0);
+    entry.state = DYAD_ENTRY_WITHDRAWN;
+    fake_answer_with(false, ENOENT, &entry);
+    assert_int_equal(fake->status, ENOENT);
+    assert_int_equal(fake->withdrawn, 1);
+}
+
 /* What is found is fetched; what is above it is of no interest any more. */
 static void test_link_above_what_is_found(void **state)
 {
@@ -380,6 +393,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_over_at_once, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_link_above, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_above, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_withdrawn, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_link_above_what_is_found, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_last_look_at_lost, fake_set_up,

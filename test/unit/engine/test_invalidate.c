@@ -140,7 +140,7 @@ bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
     return stays;
 }
 
-void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
+void local_file_withdrawn(struct member_dmd *dmd, const char *upath)
 {
     (void)dmd;
     assert_string_equal(upath, "f");

@@ -106,32 +106,6 @@ static void write_and_publish(void)
 
 static const char *content(void);
 
-/* What was withdrawn elsewhere goes, if it was out of date already, and nobody writes it. */
-static void test_withdrawn(void **state)
-{
-    store_mark_t mark;
-    int fd;
-
-    (void)state;
-    have(STORE_RECORD_COPY);
-    outdated_withdrawn(&side, "f"); /* it is not superseded */
-    assert_string_equal(content(), "old");
-    assert_int_equal(
-        store_superseded_set(side.dir, SESSION, "f", STORE_OLD_REFUSED, &record.identity),
-        0);
-    fd = open(scratch_path(scratch, "f"), O_RDWR);
-    mark = store_marks_begin(side.marks, "f");
-    assert_int_equal(store_marks_opened(side.marks, mark, fd, false), 0);
-    outdated_withdrawn(&side, "f");
-    assert_string_equal(content(), "old");
-    assert_true(is_marked());
-    close(fd);
-    assert_true(store_marks_closed(side.marks, mark, -1, false));
-    store_marks_clear(side.marks, mark);
-    outdated_withdrawn(&side, "f");
-    assert_null(content());
-}
-
 static const char *content(void)
 {
     static char text[8];
@@ -218,7 +192,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_written_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_copy_written_meanwhile, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_withdrawn, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

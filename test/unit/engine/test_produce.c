@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "dht/base.h"
 #include "engine/core/completion.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
@@ -1031,6 +1032,34 @@ static void test_cut_and_refused(void **state)
     store_extents_destroy(member.dmd[ENGINE_PRODUCER].extents);
 }
 
+/* Nor does one go that others of this node have published since they opened it, empty as it is. */
+static void test_joined_and_published(void **state)
+{
+    struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    store_mark_t mark = store_marks_begin(dmd->marks, "f");
+    int fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    struct store_identity id;
+    struct dyad_base version;
+    struct stat st;
+
+    (void)state;
+    dmd->extents = store_extents_create(scratch->dir, NULL);
+    assert_non_null(dmd->extents);
+    store_marks_may_record(dmd->marks, mark, true);
+    assert_int_equal(store_marks_opened(dmd->marks, mark, fd, true), 0);
+    assert_true(store_identity_read(fd, &id) == 0 && fstat(fd, &st) == 0);
+    close(fd);
+    version = dht_base_of(&st);
+    store_extents_add_published(dmd->extents, id.ino, id.btime, &version, 1);
+    assert_true(store_marks_closed(dmd->marks, mark, -1, true));
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
+    assert_int_equal(npublishes, 1);
+    assert_int_equal(access(scratch_path(scratch, "f"), F_OK), 0);
+    assert_int_equal(tries(&publishes[0], 5), DHT_AHEAD_GO);
+    ends(&publishes[0], 0);
+    store_extents_destroy(dmd->extents);
+}
+
 /* ... by this process; another one has it open. */
 static void test_joined_beside(void **state)
 {
@@ -1182,6 +1211,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined_and_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined_and_published, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_and_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined_beside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),

@@ -114,7 +114,7 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
     return superseded;
 }
 
-void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
+void local_file_withdrawn(struct member_dmd *dmd, const char *upath)
 {
     (void)dmd;
     assert_string_equal(upath, "f");
