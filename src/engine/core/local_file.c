@@ -13,6 +13,7 @@
 
 #include "store/fetch.h"
 #include "store/superseded.h"
+#include "util/log.h"
 
 #define NEAR_SIZE (64u << 10) /* the loop reads or writes so many bytes itself */
 
@@ -60,6 +61,15 @@ bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
     return store_superseded_may(st->st_mode, st->st_nlink) &&
            store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath,
                             STORE_PENDING, st->st_ino);
+}
+
+void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
+                            const struct store_identity *identity)
+{
+    if (store_superseded_set(dmd->dir, dmd->session, upath, STORE_PENDING, identity) < 0 &&
+        errno != ESTALE && errno != ENOENT)
+        log_warn("\"%s\" below %s cannot be marked as written by other nodes, too: %m",
+                 upath, store_dir_path(dmd->dir));
 }
 
 bool local_file_is_same(struct member_dmd *dmd, const struct store_record *record)

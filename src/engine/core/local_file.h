@@ -19,6 +19,10 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
 /* True if other nodes may still write it (store/superseded.h). */
 bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
                            const struct stat *st);
+/* Mark it so, if it is still the file of that identity. If that fails, which is logged, who reads it here may
+ * have an older one. */
+void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
+                            const struct store_identity *identity);
 /* True if a description still writes to the file: its last close will publish it under its
  * name of then. */
 bool local_file_being_written(struct member_dmd *dmd, const char *upath);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/core/completion.h"
+#include "engine/core/local_file.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
 #include "store/superseded.h"
@@ -32,7 +33,7 @@ static void not_pending(const struct consume *c)
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
         (st.st_size != c->here.size || st.st_mtim.tv_sec != c->here.mtime.tv_sec ||
          st.st_mtim.tv_nsec != c->here.mtime.tv_nsec))
-        store_superseded_set(dmd->dir, dmd->session, c->upath, STORE_PENDING, &id);
+        local_file_set_pending(dmd, c->upath, &id);
     close(fd);
 }
 

@@ -278,9 +278,7 @@ static void commit_work(void *arg)
     if (commit(t) < 0)
         t->status = errno;
     else if (t->entry.written) /* who opens it here waits for the rest */
-        store_superseded_set(t->member->dmd[ENGINE_CONSUMER].dir,
-                             t->member->dmd[ENGINE_CONSUMER].session, t->upath,
-                             STORE_PENDING, &t->identity);
+        local_file_set_pending(&t->member->dmd[ENGINE_CONSUMER], t->upath, &t->identity);
     t->fetch = NULL;
     DYAD_CRASH_POINT("fetch-committed");
 }

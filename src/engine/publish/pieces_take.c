@@ -34,7 +34,6 @@
 #include "engine/publish/withdraw.h"
 #include "store/control.h"
 #include "store/fetch.h"
-#include "store/superseded.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
@@ -128,12 +127,8 @@ static void apply_work(void *arg)
 {
     struct taking *t = arg;
 
-    if (!t->apply.shown &&
-        store_superseded_set(t->dmd->dir, t->dmd->session, t->apply.upath, STORE_PENDING,
-                             &t->apply.identity) < 0 &&
-        errno != ESTALE && errno != ENOENT)
-        log_debug("\"%s\" cannot be marked as one that is being written: %m",
-                  t->apply.upath);
+    if (!t->apply.shown)
+        local_file_set_pending(t->dmd, t->apply.upath, &t->apply.identity);
     t->error = pieces_apply(&t->apply);
 }
 

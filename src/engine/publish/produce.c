@@ -17,6 +17,7 @@
 
 #include "dht/base.h"
 #include "engine/core/completion.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
@@ -187,14 +188,8 @@ static bool is_refused_beside(const struct produce *p)
 /* Other nodes may still write it: who opens it here asks. Before it is seen to be complete. */
 static void set_pending(struct produce *p)
 {
-    const struct member_dmd *dmd = &p->member->dmd[p->role];
-
-    if ((p->others || is_held(p)) && !p->conflict && !shared_storage(p->member, p->role) &&
-        store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_PENDING,
-                             &p->record.identity) < 0 &&
-        errno != ESTALE && errno != ENOENT)
-        log_warn("\"%s\" below %s cannot be marked as written by other nodes, too: %m",
-                 p->upath, store_dir_path(dmd->dir));
+    if ((p->others || is_held(p)) && !p->conflict && !shared_storage(p->member, p->role))
+        local_file_set_pending(&p->member->dmd[p->role], p->upath, &p->record.identity);
 }
 
 static void writer_ended(struct produce *p)

@@ -258,6 +258,12 @@ bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
                             STORE_PENDING, st->st_ino);
 }
 
+void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
+                            const struct store_identity *identity)
+{
+    store_superseded_set(dmd->dir, dmd->session, upath, STORE_PENDING, identity);
+}
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {

@@ -111,6 +111,12 @@ void modules_published(struct member *m, const char *upath)
     pieces_taken_module.published(m, upath);
 }
 
+void local_file_set_pending(const struct member_dmd *d, const char *upath,
+                            const struct store_identity *identity)
+{
+    store_superseded_set(d->dir, d->session, upath, STORE_PENDING, identity);
+}
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {

@@ -236,6 +236,12 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath)
     return false;
 }
 
+void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
+                            const struct store_identity *identity)
+{
+    store_superseded_set(dmd->dir, dmd->session, upath, STORE_PENDING, identity);
+}
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {

@@ -41,6 +41,12 @@ void local_file_job(struct member *m, struct member_dmd *d, uint64_t size,
     engine_io_submit(m->io, io, work, done, arg);
 }
 
+void local_file_set_pending(const struct member_dmd *d, const char *upath,
+                            const struct store_identity *identity)
+{
+    store_superseded_set(d->dir, d->session, upath, STORE_PENDING, identity);
+}
+
 bool local_file_is_superseded(const struct member_dmd *d, const char *upath,
                               const struct stat *st)
 {
