@@ -20,6 +20,7 @@
 struct writer {
     uint64_t since; /* writers_note() */
     uint32_t rank;
+    struct dyad_version found; /* that was published when it began */
     bool abandoned;
     bool overwritten; /* a version was published since it began, ... */
     bool joined;      /* ... but each writes into a file of its own: so by this rank only */
@@ -41,7 +42,7 @@ struct written {
     char upath[];
 };
 
-static struct written *written_find(struct dht_node *node, const char *upath)
+static struct written *written_find(const struct dht_node *node, const char *upath)
 {
     struct written *written;
 
@@ -79,6 +80,23 @@ static void written_free_empty(struct dht_node *node, struct written *written)
         written_free(node, written);
 }
 
+static const struct dht_record *record_of(const struct dht_node *node, const char *upath)
+{
+    struct dht_key key;
+
+    dht_key_init(&key, upath, node->config.depth);
+    return dht_shard_find(node->shard, &key, upath);
+}
+
+/* The published version, if there is one. */
+static const struct dyad_entry *published(const struct dht_node *node, const char *upath)
+{
+    const struct dht_record *record = record_of(node, upath);
+
+    return record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED ? &record->entry
+                                                                         : NULL;
+}
+
 static struct writer *writer_find(struct written *written, uint32_t rank)
 {
     for (unsigned i = 0; i < written->nwriters; i++)
@@ -87,7 +105,16 @@ static struct writer *writer_find(struct written *written, uint32_t rank)
     return NULL;
 }
 
-static struct writer *writer_get(struct written *written, uint32_t rank)
+/* The version that a writer that begins now finds published. */
+static struct dyad_version found_by(const struct dht_node *node, const char *upath)
+{
+    const struct dyad_entry *there = published(node, upath);
+
+    return there != NULL ? there->version : (struct dyad_version){0};
+}
+
+static struct writer *writer_get(const struct dht_node *node, struct written *written,
+                                 uint32_t rank)
 {
     struct writer *writer = writer_find(written, rank);
     struct writer *writers;
@@ -99,7 +126,7 @@ static struct writer *writer_get(struct written *written, uint32_t rank)
         return NULL;
     written->writers = writers;
     writer = &writers[written->nwriters++];
-    *writer = (struct writer){.rank = rank};
+    *writer = (struct writer){.rank = rank, .found = found_by(node, written->upath)};
     return writer;
 }
 
@@ -160,23 +187,6 @@ static const struct writer *writer_elsewhere(const struct dht_node *node,
             return writer;
     }
     return NULL;
-}
-
-static const struct dht_record *record_of(const struct dht_node *node, const char *upath)
-{
-    struct dht_key key;
-
-    dht_key_init(&key, upath, node->config.depth);
-    return dht_shard_find(node->shard, &key, upath);
-}
-
-/* The published version, if there is one. */
-static const struct dyad_entry *published(const struct dht_node *node, const char *upath)
-{
-    const struct dht_record *record = record_of(node, upath);
-
-    return record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED ? &record->entry
-                                                                         : NULL;
 }
 
 static void home_reply(struct dht_node *node, uint32_t rank, uint64_t id, int status,
@@ -282,7 +292,7 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (there != NULL && !is_beside(node, there->owner, msg->source))
         old = dht_base_is_other(&msg->base, there);
     if (writer == NULL && written != NULL)
-        writer = writer_get(written, msg->source);
+        writer = writer_get(node, written, msg->source);
     if (writer == NULL) {
         if (written != NULL)
             written_free_empty(node, written);
@@ -291,9 +301,12 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writers_elsewhere(node, msg->entry.upath, msg->source))
         other = msg->source;
     if (writer->abandoned)
-        *writer = (struct writer){.rank = msg->source};
+        *writer =
+            (struct writer){.rank = msg->source, .found = found_by(node, msg->entry.upath)};
     if (!old)
         set_root(written, &msg->base, newest);
+    if (newest && !old && there != NULL)
+        writer->found = there->version;
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
     writer->removed = false;
     writer->since = msg->after;
@@ -310,17 +323,19 @@ static void home_show(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {
         .type = NET_MSG_WRITING_REPLY, .id = msg->id, .rank = DYAD_RANK_NONE};
-    const struct written *written =
-        node->written != NULL ? written_find(node, msg->entry.upath) : NULL;
+    struct written *written = written_find(node, msg->entry.upath);
     const struct dyad_entry *there = published(node, msg->entry.upath);
-    const struct writer *writer;
+    const struct writer *writer = written ? writer_find(written, msg->source) : NULL;
+    bool news = there && writer && dyad_version_cmp(&there->version, &writer->found) > 0;
     uint32_t *ranks = written ? malloc(written->nwriters * sizeof(*ranks)) : NULL;
     unsigned n = 0, at = 0;
 
     reply.entry.upath = msg->entry.upath;
-    /* What is not on record is the owner's to refuse, unless all of them have begun with it. */
-    if (there != NULL && !is_beside(node, there->owner, msg->source) &&
-        (there->recorded || (written && dht_base_is_other(&written->root, there))))
+    if (news && there->conflict) /* which nobody has all of */
+        reply.status = EIO;
+    /* What is not on record is the owner's to refuse. */
+    else if (there != NULL && (there->recorded || news) &&
+             !is_beside(node, there->owner, msg->source))
         reply.rank = there->owner;
     if (written != NULL)
         reply.base = written->root;
@@ -355,7 +370,8 @@ static void writer_leaves(struct dht_node *node, struct written *written,
             heir = dht_node_neighbour(node, writer->rank, heir);
         while (heir != DYAD_RANK_NONE && !node->ops->beside(node->arg, heir, writer->rank));
     if (heir != DYAD_RANK_NONE && writer_find(written, heir) == NULL)
-        *writer = (struct writer){.rank = heir, .joined = true, .adds = writer->adds};
+        *writer = (struct writer){
+            .rank = heir, .found = writer->found, .joined = true, .adds = writer->adds};
     else
         writer_remove(written, writer);
 }
@@ -441,8 +457,7 @@ static void set_removed(const struct dht_node *node, struct writer *writer,
 void writers_published(struct dht_node *node, const struct dyad_entry *entry, uint32_t by,
                        const struct dyad_base *base)
 {
-    struct written *written =
-        node->written != NULL ? written_find(node, entry->upath) : NULL;
+    struct written *written = written_find(node, entry->upath);
 
     if (written == NULL)
         return;
@@ -474,10 +489,11 @@ void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int s
 void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t since)
 {
     struct written *written = written_get(node, upath);
-    struct writer *writer = written != NULL ? writer_get(written, rank) : NULL;
+    struct writer *writer = written != NULL ? writer_get(node, written, rank) : NULL;
 
     if (writer != NULL)
-        *writer = (struct writer){.rank = rank, .joined = true, .since = since};
+        *writer = (struct writer){
+            .rank = rank, .found = writer->found, .joined = true, .since = since};
     else if (written != NULL)
         written_free_empty(node, written);
     if (writer != NULL && since == WRITERS_UNMARKED) /* it has found none */
@@ -487,9 +503,8 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint6
 void dht_node_writers(const struct dht_node *node, const char *upath,
                       void (*fn)(void *arg, uint32_t rank, bool dead), void *arg)
 {
-    const struct written *written;
+    const struct written *written = written_find(node, upath);
 
-    HASH_FIND(hh, node->written, upath, strlen(upath), written);
     for (unsigned i = 0; written != NULL && i < written->nwriters; i++)
         fn(arg, written->writers[i].rank, written->writers[i].abandoned);
 }
@@ -512,17 +527,14 @@ void dht_node_rank_left(struct dht_node *node, uint32_t rank)
 
 bool writers_elsewhere(struct dht_node *node, const char *upath, uint32_t rank)
 {
-    const struct written *written =
-        node->written != NULL ? written_find(node, upath) : NULL;
     unsigned at = 0;
 
-    return writer_elsewhere(node, written, rank, &at) != NULL;
+    return writer_elsewhere(node, written_find(node, upath), rank, &at) != NULL;
 }
 
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but)
 {
-    const struct written *written =
-        node->written != NULL ? written_find(node, upath) : NULL;
+    const struct written *written = written_find(node, upath);
 
     for (unsigned i = 0; written != NULL && i < written->nwriters; i++)
         if (written->writers[i].joined && !written->writers[i].removed &&
@@ -533,8 +545,7 @@ bool writers_join(struct dht_node *node, const char *upath, uint32_t but)
 
 bool writers_are_removed(struct dht_node *node, const char *upath, uint32_t rank)
 {
-    const struct written *written =
-        node->written != NULL ? written_find(node, upath) : NULL;
+    const struct written *written = written_find(node, upath);
     bool are = false;
 
     for (unsigned i = 0; written != NULL && i < written->nwriters; i++) {

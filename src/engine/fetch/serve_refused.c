@@ -5,16 +5,19 @@
  * has the file open publishes it when it closes, but only if it has changed it: the thread
  * of a `watch` waits for it and sees. If the version that was refused is still the last
  * one, and nobody has the file open for writing, it was changed without leaving a mark (by
- * a program that is not preloaded), and is published anew.
+ * a program that is not preloaded), and is published anew. Not what was given to another
+ * node, whose version is the newer one: such a file is superseded.
  */
 #include "engine/fetch/serve_refused.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/produce.h"
@@ -110,6 +113,7 @@ void serve_refused_publish(struct member *member, enum engine_role role, const c
     const struct store_record *record;
     struct store_mark_info info;
     struct store_identity id;
+    struct stat st;
     int fd;
 
     if (member->state == MEMBER_LEAVING || produce_pending(member, upath) ||
@@ -117,7 +121,8 @@ void serve_refused_publish(struct member *member, enum engine_role role, const c
         dyad_version_cmp(&record->entry.version, version) != 0 ||
         (fd = store_dir_open(s->dir, upath, O_PATH | O_NOFOLLOW, 0)) < 0)
         return;
-    if (store_identity_read(fd, &id) == 0) {
+    if (store_identity_read(fd, &id) == 0 && fstat(fd, &st) == 0 &&
+        !local_file_is_superseded(s, upath, &st)) {
         if (store_marks_dirty(s->marks, upath, id.ino, id.btime, &info)) {
             if (info.state != STORE_MARK_ABANDONED)
                 watch_start(member, role, upath, version, info.mark);

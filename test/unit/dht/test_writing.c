@@ -438,6 +438,7 @@ struct root {
     int calls;
     struct dyad_base root;
     uint32_t owner;
+    int status;
 };
 
 static void root_told(void *arg, int status, uint32_t owner, const uint32_t *ranks,
@@ -445,8 +446,7 @@ static void root_told(void *arg, int status, uint32_t owner, const uint32_t *ran
 {
     (void)ranks;
     (void)n;
-    assert_int_equal(status, 0);
-    *(struct root *)arg = (struct root){1, *root, owner};
+    *(struct root *)arg = (struct root){1, *root, owner, status};
 }
 
 static struct root root_of(struct fake_net *net, uint32_t rank)
@@ -463,6 +463,7 @@ static uint64_t root_size(struct fake_net *net, uint32_t rank)
 {
     struct root root = root_of(net, rank);
 
+    assert_int_equal(root.status, 0);
     return root.root.kind == DYAD_BASE_FROM ? root.root.size : 0;
 }
 
@@ -506,6 +507,8 @@ static void test_joined_root(void **state)
     fake_net_destroy(net);
 }
 
+static bool conflicts; /* what is published so */
+
 static int closes_recorded(struct fake_net *net, uint32_t rank, enum dyad_base_kind kind,
                            bool recorded, uint32_t mtime)
 {
@@ -517,6 +520,7 @@ static int closes_recorded(struct fake_net *net, uint32_t rank, enum dyad_base_k
                                .size = 7,
                                .mtime_nsec = mtime,
                                .recorded = recorded,
+                               .conflict = conflicts,
                                .mode = 0100644};
     struct closed c = {0};
 
@@ -539,7 +543,7 @@ static int closes_joint(struct fake_net *net, uint32_t rank)
 }
 
 /* Who reads what others write is told of the owner of what was put together; of one whose file is not on record, too (it
- * says so), but not if they all have begun with that. */
+ * says so), but not if that was published before he began; and that there is a conflict. */
 static void test_joined_owner(void **state)
 {
     struct fake_net *net = fake_net_create(6, 2, 1);
@@ -553,6 +557,17 @@ static void test_joined_owner(void **state)
     assert_int_equal(root_of(net, 1).owner, 2);
     assert_int_equal(closes_recorded(net, 3, DYAD_BASE_NONE, true, 9), 0);
     assert_int_equal(root_of(net, 1).owner, 3);
+    writes(net, 1, DHT_WRITING_END);
+    assert_int_equal(closes_recorded(net, 2, DYAD_BASE_NONE, false, 10), 0);
+    writes(net, 1, DHT_WRITING_JOIN); /* made anew, by whom that was not published before */
+    assert_int_equal(root_of(net, 1).owner, DYAD_RANK_NONE);
+    conflicts = true;
+    assert_int_equal(closes_recorded(net, 2, DYAD_BASE_NONE, false, 11), 0);
+    assert_int_equal(root_of(net, 1).status, EIO);
+    writes(net, 1, DHT_WRITING_END);
+    writes(net, 1, DHT_WRITING_JOIN);
+    assert_int_equal(root_of(net, 1).status, 0);
+    conflicts = false;
     fake_net_destroy(net);
 }
 
