@@ -16,185 +16,15 @@
 #include <string.h>
 
 #include "dht/node_module.h"
-
-struct writer {
-    uint64_t since; /* writers_note() */
-    uint32_t rank;
-    struct dyad_version found; /* that was published when it began */
-    bool abandoned;
-    bool overwritten; /* a version was published since it began, ... */
-    bool joined;      /* ... but each writes into a file of its own: so by this rank only */
-    bool removed;     /* joined, and another node has removed the name since */
-    bool adds; /* joined, to a published version, which is whole without what it writes */
-};
-
-struct asker {
-    uint32_t rank;
-    uint64_t id;
-};
-
-struct written {
-    UT_hash_handle hh; /* by upath */
-    struct writer *writers;
-    struct asker *askers;
-    unsigned nwriters, naskers;
-    struct dyad_base root; /* what the first of them has found; DYAD_BASE_NONE: not known */
-    char upath[];
-};
-
-static struct written *written_find(const struct dht_node *node, const char *upath)
-{
-    struct written *written;
-
-    HASH_FIND(hh, node->written, upath, strlen(upath), written);
-    return written;
-}
-
-static struct written *written_get(struct dht_node *node, const char *upath)
-{
-    struct written *written = written_find(node, upath);
-    size_t len = strlen(upath);
-
-    if (written != NULL || (written = calloc(1, sizeof(*written) + len + 1)) == NULL)
-        return written;
-    memcpy(written->upath, upath, len + 1);
-    HASH_ADD_KEYPTR(hh, node->written, written->upath, len, written);
-    if (written->hh.tbl == NULL) {
-        free(written);
-        return NULL;
-    }
-    return written;
-}
-
-static void written_free(struct dht_node *node, struct written *written)
-{
-    HASH_DEL(node->written, written);
-    free(written->writers);
-    free(written->askers);
-    free(written);
-}
-
-static void written_free_empty(struct dht_node *node, struct written *written)
-{
-    if (written->nwriters == 0 && written->naskers == 0)
-        written_free(node, written);
-}
-
-static const struct dht_record *record_of(const struct dht_node *node, const char *upath)
-{
-    struct dht_key key;
-
-    dht_key_init(&key, upath, node->config.depth);
-    return dht_shard_find(node->shard, &key, upath);
-}
-
-/* The published version, if there is one. */
-static const struct dyad_entry *published(const struct dht_node *node, const char *upath)
-{
-    const struct dht_record *record = record_of(node, upath);
-
-    return record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED ? &record->entry
-                                                                         : NULL;
-}
-
-static struct writer *writer_find(struct written *written, uint32_t rank)
-{
-    for (unsigned i = 0; i < written->nwriters; i++)
-        if (written->writers[i].rank == rank)
-            return &written->writers[i];
-    return NULL;
-}
-
-/* The version that a writer that begins now finds published. */
-static struct dyad_version found_by(const struct dht_node *node, const char *upath)
-{
-    const struct dyad_entry *there = published(node, upath);
-
-    return there != NULL ? there->version : (struct dyad_version){0};
-}
-
-static struct writer *writer_get(const struct dht_node *node, struct written *written,
-                                 uint32_t rank)
-{
-    struct writer *writer = writer_find(written, rank);
-    struct writer *writers;
-
-    if (writer != NULL)
-        return writer;
-    writers = realloc(written->writers, (written->nwriters + 1) * sizeof(*writers));
-    if (writers == NULL)
-        return NULL;
-    written->writers = writers;
-    writer = &writers[written->nwriters++];
-    *writer = (struct writer){.rank = rank, .found = found_by(node, written->upath)};
-    return writer;
-}
-
-static void writer_remove(struct written *written, struct writer *writer)
-{
-    *writer = written->writers[--written->nwriters];
-    if (written->nwriters == 0)
-        written->root.kind = DYAD_BASE_NONE;
-}
-
-/* What all who join write are changes of what the first one has found; if that is not known, of what the first
- * one has that is known to have the `newest`. */
-static void set_root(struct written *written, const struct dyad_base *found, bool newest)
-{
-    if ((newest || written->nwriters == 1) && written->root.kind == DYAD_BASE_NONE)
-        written->root = *found;
-}
-
-static bool is_beside(const struct dht_node *node, uint32_t rank, uint32_t other)
-{
-    return rank == other ||
-           (node->ops->beside != NULL && node->ops->beside(node->arg, rank, other));
-}
-
-/* Nobody of that rank's node, each into the node's one file, writes it any more, as the rank has found at
- * `looked`. Who has begun since is not seen by that, though its message may be here first. */
-static void writers_remove_node(const struct dht_node *node, struct written *written,
-                                uint32_t rank, uint64_t looked)
-{
-    for (unsigned i = written->nwriters; i-- > 0;) {
-        struct writer *writer = &written->writers[i];
-        if (writer->joined && is_beside(node, writer->rank, rank) &&
-            (writer->since < looked ||
-             (writer->rank == rank && writer->since == WRITERS_UNMARKED)))
-            writer_remove(written, writer);
-    }
-}
-
-/* A live writer other than `but`; NULL: none. */
-static struct writer *writer_live(struct written *written, uint32_t but)
-{
-    for (unsigned i = 0; i < written->nwriters; i++)
-        if (!written->writers[i].abandoned && !written->writers[i].removed &&
-            written->writers[i].rank != but)
-            return &written->writers[i];
-    return NULL;
-}
-
-/* The next one, from *i on, that writes it into a file of another node than that of `rank`, or
- * NULL. */
-static const struct writer *writer_elsewhere(const struct dht_node *node,
-                                             const struct written *written, uint32_t rank,
-                                             unsigned *i)
-{
-    while (written != NULL && *i < written->nwriters) {
-        const struct writer *writer = &written->writers[(*i)++];
-        if (writer->joined && !writer->removed && !is_beside(node, writer->rank, rank))
-            return writer;
-    }
-    return NULL;
-}
+#include "dht/node_written.h"
 
 static void home_reply(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                        const char *upath, uint32_t by)
 {
     struct net_msg reply = {
         .type = NET_MSG_WRITING_REPLY, .status = status, .id = id, .rank = by};
-    const struct dht_record *record = status == EOWNERDEAD ? record_of(node, upath) : NULL;
+    const struct dht_record *record =
+        status == EOWNERDEAD ? written_record(node, upath) : NULL;
 
     reply.entry.upath = upath;
     if (record != NULL)
@@ -287,9 +117,10 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     uint32_t other = DYAD_RANK_NONE;
     bool adds = writer == NULL || writer->adds;
     bool newest = msg->base.kind != DYAD_BASE_NONE && !msg->base.stays, old = false;
-    const struct dyad_entry *there = newest ? published(node, msg->entry.upath) : NULL;
+    const struct dyad_entry *there =
+        newest ? written_published(node, msg->entry.upath) : NULL;
 
-    if (there != NULL && !is_beside(node, there->owner, msg->source))
+    if (there != NULL && !written_is_beside(node, there->owner, msg->source))
         old = dht_base_is_other(&msg->base, there);
     if (writer == NULL && written != NULL)
         writer = writer_get(node, written, msg->source);
@@ -301,10 +132,10 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writers_elsewhere(node, msg->entry.upath, msg->source))
         other = msg->source;
     if (writer->abandoned)
-        *writer =
-            (struct writer){.rank = msg->source, .found = found_by(node, msg->entry.upath)};
+        *writer = (struct writer){.rank = msg->source,
+                                  .found = written_found(node, msg->entry.upath)};
     if (!old)
-        set_root(written, &msg->base, newest);
+        written_set_root(written, &msg->base, newest);
     if (newest && !old && there != NULL)
         writer->found = there->version;
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
@@ -324,7 +155,7 @@ static void home_show(struct dht_node *node, const struct net_msg *msg)
     struct net_msg reply = {
         .type = NET_MSG_WRITING_REPLY, .id = msg->id, .rank = DYAD_RANK_NONE};
     struct written *written = written_find(node, msg->entry.upath);
-    const struct dyad_entry *there = published(node, msg->entry.upath);
+    const struct dyad_entry *there = written_published(node, msg->entry.upath);
     const struct writer *writer = written ? writer_find(written, msg->source) : NULL;
     bool news = there && writer && dyad_version_cmp(&there->version, &writer->found) > 0;
     uint32_t *ranks = written ? malloc(written->nwriters * sizeof(*ranks)) : NULL;
@@ -335,7 +166,7 @@ static void home_show(struct dht_node *node, const struct net_msg *msg)
         reply.status = EIO;
     /* What is not on record is the owner's to refuse. */
     else if (there != NULL && (there->recorded || news) &&
-             !is_beside(node, there->owner, msg->source))
+             !written_is_beside(node, there->owner, msg->source))
         reply.rank = there->owner;
     if (written != NULL)
         reply.base = written->root;
@@ -395,7 +226,7 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
 
     if (written != NULL) {
         if (!abandoned && !(msg->flags & NET_WRITING_OWN))
-            writers_remove_node(node, written, msg->source, msg->after);
+            written_remove_node(node, written, msg->source, msg->after);
         writer = writer_find(written, msg->source);
         if (writer != NULL && abandoned)
             writer_dead(node, written, writer, true);
@@ -450,7 +281,7 @@ static void set_removed(const struct dht_node *node, struct writer *writer,
     bool published = entry->state == DYAD_ENTRY_PUBLISHED;
 
     if (writer->joined &&
-        is_beside(node, writer->rank, published ? entry->owner : by) == published)
+        written_is_beside(node, writer->rank, published ? entry->owner : by) == published)
         writer->removed = !published;
 }
 
@@ -469,7 +300,7 @@ void writers_published(struct dht_node *node, const struct dyad_entry *entry, ui
             writer_remove(written, writer);
     }
     if (base->ends)
-        writers_remove_node(node, written, by, base->looked);
+        written_remove_node(node, written, by, base->looked);
     askers_wake(node, written);
     written_free_empty(node, written);
 }
@@ -497,7 +328,7 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint6
     else if (written != NULL)
         written_free_empty(node, written);
     if (writer != NULL && since == WRITERS_UNMARKED) /* it has found none */
-        set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM}, false);
+        written_set_root(written, &(struct dyad_base){.kind = DYAD_BASE_FROM}, false);
 }
 
 void dht_node_writers(const struct dht_node *node, const char *upath,
@@ -550,7 +381,7 @@ bool writers_are_removed(struct dht_node *node, const char *upath, uint32_t rank
 
     for (unsigned i = 0; written != NULL && i < written->nwriters; i++) {
         const struct writer *writer = &written->writers[i];
-        if (!is_beside(node, writer->rank, rank))
+        if (!written_is_beside(node, writer->rank, rank))
             continue;
         if (!writer->removed)
             return false;
