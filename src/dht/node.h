@@ -200,7 +200,8 @@ int dht_node_writing_from(struct dht_node *node, const char *upath,
 
 /* ranks[0] to [n - 1], the caller's until fn returns: all on other nodes that write upath, each into
  * a file of its own. owner: of the version that was put together of such files, if another node
- * has it, or DYAD_RANK_NONE. root: the version of which all write changes; kind NONE: not known. status 0; EHOSTUNREACH; EOWNERDEAD: `owner` has died over it. */
+ * has it, or DYAD_RANK_NONE. root: the version of which all write changes; kind NONE: not known. status 0; EHOSTUNREACH; EOWNERDEAD: `owner` has died over it; EIO: a conflict was published
+ * since this rank began. `owner` is also that of a version since then of which not all is on record: it refuses. */
 typedef void (*dht_who_fn)(void *arg, int status, uint32_t owner, const uint32_t *ranks,
                            unsigned n, const struct dyad_base *root);
 /* Ask all homes who writes upath. fn is always called, later. 0 or -1 ENOMEM. */

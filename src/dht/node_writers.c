@@ -157,15 +157,18 @@ static void home_show(struct dht_node *node, const struct net_msg *msg)
     struct written *written = written_find(node, msg->entry.upath);
     const struct dyad_entry *there = written_published(node, msg->entry.upath);
     const struct writer *writer = written ? writer_find(written, msg->source) : NULL;
-    bool news = there && writer && dyad_version_cmp(&there->version, &writer->found) > 0;
+    bool news = there && writer && !writer->removed &&
+                dyad_version_cmp(&there->version, &writer->found) > 0;
     uint32_t *ranks = written ? malloc(written->nwriters * sizeof(*ranks)) : NULL;
     unsigned n = 0, at = 0;
 
     reply.entry.upath = msg->entry.upath;
     if (news && there->conflict) /* which nobody has all of */
         reply.status = EIO;
-    /* What is not on record is the owner's to refuse. */
-    else if (there != NULL && (there->recorded || news) &&
+    /* One that is not on record, and not what all have begun with, is the owner's to refuse. */
+    else if (there != NULL &&
+             (there->recorded || (news && (written->root.kind != DYAD_BASE_FROM ||
+                                           dht_base_is_other(&written->root, there)))) &&
              !written_is_beside(node, there->owner, msg->source))
         reply.rank = there->owner;
     if (written != NULL)

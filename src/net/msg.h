@@ -97,9 +97,11 @@ enum net_msg_type {
                               changed; EOWNERDEAD: `rank` did, after entry.version, and
                               did not end it. To BEGIN with JOINED: rank = one on another
                               node that writes it, too, if there is one; ESTALE: another
-                              version than `base` is published. To SHOW: 0, or
-                              EOWNERDEAD: `rank` did not end it; else rank = the owner, if it
-                              is on another node, of a version that was put together; blob =
+                              version than `base` is published. To SHOW: EOWNERDEAD:
+                              `rank` did not end it; EIO: a conflict since the asker
+                              began; else 0 and rank = the owner, if it
+                              is on another node, of a version that was put together,
+                              or since then is not on record; blob =
                               the ranks on other nodes that write it, 32 bits each,
                               little-endian; base = the version of which they write changes */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags

@@ -98,6 +98,13 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
 /* True if the file was that version once, and the list can be had since. */
 bool store_extents_was(struct store_extents *extents, uint64_t ino, uint64_t btime,
                        const struct dyad_base *version);
+/* True if something is recorded of the file that `but` (as above) has not done: of a young file that costs a few
+ * loads. Not by what is lost, or where the file system keeps no times of birth. */
+bool store_extents_any(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       uint64_t but);
+/* True if the file was published as that version (store_extents_add_published()). The same holds. */
+bool store_extents_published(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             const struct dyad_base *version);
 /* As store_extents_list(), of all that the file had when it was the version `until`, too, for the first time since. */
 int store_extents_list_until(struct store_extents *extents, uint64_t ino, uint64_t btime,
                              const struct dyad_base *since, const struct dyad_base *until,

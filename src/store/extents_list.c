@@ -8,6 +8,10 @@
 
 /* By how much the clock of the birth times may have been set back. */
 #define CLOCK_SET (60 * UTIL_NSEC_PER_SEC)
+/* So many places in a row that are so much older than a file are of the time before its birth: one alone may be that
+ * of a process that was stopped in the midst of adding it. */
+#define OLD_ROW 256
+#define OLD     (2 * UTIL_NSEC_PER_SEC)
 
 /* Which ranges a list is to have. */
 struct filter {
@@ -239,4 +243,52 @@ int store_extents_list_newer(struct store_extents *extents, uint64_t ino, uint64
 
     *unended = filter.unended;
     return rc;
+}
+
+/* From the newest place back, until they are older than the file. */
+static bool any_back(const struct store_extents *extents, uint64_t ino, uint64_t btime,
+                     bool (*fits)(const struct walk *walk, const void *arg),
+                     const void *arg)
+{
+    const struct walk all = walk_begin(extents, ino, btime);
+    uint64_t number = all.next;
+    unsigned row = 0;
+
+    while (btime && number > all.number && row < OLD_ROW) {
+        struct walk walk = all;
+        walk.next = number;
+        walk.number = --number;
+        if (walk_on(&walk) > 0) {
+            if (walk.writer == RESET)
+                return false;
+            if (fits(&walk, arg))
+                return true;
+        }
+        row = atomic_load(&place_of(extents, number)->time) + OLD < btime ? row + 1 : 0;
+    }
+    return false;
+}
+
+static bool is_done(const struct walk *walk, const void *arg)
+{
+    return walk->extent.last && is_of(walk->writer, arg);
+}
+
+bool store_extents_any(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       uint64_t but)
+{
+    const struct filter filter = {.but = but};
+
+    return any_back(extents, ino, btime, is_done, &filter);
+}
+
+static bool is_published(const struct walk *walk, const void *arg)
+{
+    return walk->writer == PUBLISHED && is_version(walk, arg);
+}
+
+bool store_extents_published(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             const struct dyad_base *version)
+{
+    return any_back(extents, ino, btime, is_published, version);
 }

@@ -45,8 +45,8 @@ struct dyad_entry {
         recorded : 1; /* its node knows what was written to it since it was empty, and takes
                           the pieces of others (engine/publish/pieces_take.c) */
     bool
-        emptied : 1; /* of 0 bytes, since its node has cut it to that: what other nodes wrote
-                         before is not to be put into it */
+        emptied : 1; /* of 0 bytes, and something is on record of it: it was cut to that. What other
+                         nodes wrote before is not to be put into it */
     bool written : 1; /* as a home answers: ranks have it open to write it with others */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
     uint64_t size;                        /* bytes */

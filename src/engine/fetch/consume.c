@@ -267,7 +267,6 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     consume_enter(c, CONSUME_HERE);
-    consume_withdrawn(c, entry);
     status = met ? ENOENT : status;
     if (status == ENOENT && c->deadline.late) {
         time_out(c);
@@ -277,6 +276,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         await_owner(c, c->lost.owner);
         return;
     }
+    consume_withdrawn(c, status, entry);
     if (status == ENOENT && !entry &&
         !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER))) {
         consume_enter(c, CONSUME_ABOVE);

@@ -70,8 +70,9 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
 }
 
 /* refetch.c does so a moment later; the open that asks would have the file before. */
-void consume_withdrawn(struct consume *c, const struct dyad_entry *entry)
+void consume_withdrawn(struct consume *c, int status, const struct dyad_entry *entry)
 {
-    if (entry && entry->state == DYAD_ENTRY_WITHDRAWN)
+    if (status == ENOENT && entry && entry->state == DYAD_ENTRY_WITHDRAWN &&
+        c->pid) /* else it is refetch.c, which sees to it */
         local_file_withdrawn(&c->member->dmd[ENGINE_CONSUMER], c->upath);
 }

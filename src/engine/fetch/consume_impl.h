@@ -155,7 +155,7 @@ void consume_check_drop(struct consume *c);
  * has ended. */
 int consume_look_here(struct consume *c, void (*over)(struct consume *c));
 /* A look-up has found none; `entry`: its tombstone, or NULL. An older file here, which is superseded, goes. */
-void consume_withdrawn(struct consume *c, const struct dyad_entry *entry);
+void consume_withdrawn(struct consume *c, int status, const struct dyad_entry *entry);
 
 /* --- consume_deadline.c --- */
 

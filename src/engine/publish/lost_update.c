@@ -54,7 +54,7 @@ static enum dht_ahead give_way(struct produce *p, const struct dyad_entry *other
 
 /* True if this node has been told of a later version since the publish began, which may have
  * the size and mtime of what the writer began from. That is not empty: of an empty one nothing
- * is lost. */
+ * is lost (that the later one was cut to nothing within a tick of the clock is not seen by this). */
 static bool is_told(const struct produce *p)
 {
     struct dyad_base now;

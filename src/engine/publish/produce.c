@@ -383,7 +383,8 @@ static bool is_joined_in_vain(const struct produce *p)
     const struct dyad_base version = dht_base_from(&p->record.entry);
 
     return p->mark && store_marks_joins(dmd->marks, p->mark) && produce_is_unwritten(p) &&
-           !(dmd->extents && store_extents_was(dmd->extents, id->ino, id->btime, &version));
+           !(dmd->extents &&
+             store_extents_published(dmd->extents, id->ino, id->btime, &version));
 }
 
 /* The file was made here to be written together with another node, and was not: it goes, and whoever opens the

@@ -47,17 +47,11 @@ static bool is_written(const struct produce *p, uint64_t but)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
     const struct store_identity *id = &p->record.identity;
-    struct store_extent_list list;
-    bool is;
 
-    if (!dmd->extents || (!store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime) &&
-                          !(p->mark && store_marks_shared_file(dmd->marks, p->mark))))
-        return false;
-    if (store_extents_list(dmd->extents, id->ino, id->btime, NULL, 0, but, &list) < 0)
-        return true;
-    is = list.n || list.ncuts;
-    store_extent_list_free(&list);
-    return is;
+    return (p->mark || p->merged) && dmd->extents &&
+           (store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime) ||
+            (p->mark && store_marks_shared_file(dmd->marks, p->mark))) &&
+           store_extents_any(dmd->extents, id->ino, id->btime, but);
 }
 
 bool produce_is_unwritten(const struct produce *p)

@@ -553,6 +553,8 @@ static void test_joined_owner(void **state)
     begins_from(net, 1, 7, true);
     begins_from(net, 2, 7, true);
     assert_int_equal(root_of(net, 1).owner, DYAD_RANK_NONE);
+    assert_int_equal(closes_recorded(net, 0, DYAD_BASE_NONE, false, 7), 0); /* chmod */
+    assert_int_equal(root_of(net, 1).owner, DYAD_RANK_NONE);
     assert_int_equal(closes_recorded(net, 2, DYAD_BASE_NONE, false, 8), 0);
     assert_int_equal(root_of(net, 1).owner, 2);
     assert_int_equal(closes_recorded(net, 3, DYAD_BASE_NONE, true, 9), 0);

@@ -389,6 +389,43 @@ static void test_published(void **state)
     assert_int_equal(last.time, 5);
 }
 
+/* Whether there is anything, and whose; also behind places of other files, which are older than this one. */
+static void test_any(void **state)
+{
+    const struct dyad_base version = {.kind = DYAD_BASE_FROM, .size = 0, .time = 5};
+    const struct dyad_base other = {.kind = DYAD_BASE_FROM, .size = 0, .time = 6};
+    const struct store_extent theirs = {10, 4, 1, 1};
+    uint64_t born = NOW, number;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        add(2, 7, 0, (uint64_t)i * 10, 4);
+    assert_false(store_extents_any(extents, 1, born, 0));
+    store_extents_add_version(extents, 1, born, &version);
+    assert_false(store_extents_any(extents, 1, born, 0));
+    assert_false(store_extents_published(extents, 1, born, &version));
+    store_extents_add_published(extents, 1, born, &version, born);
+    assert_false(store_extents_any(extents, 1, born, 0));
+    assert_true(store_extents_published(extents, 1, born, &version));
+    assert_false(store_extents_published(extents, 1, born, &other));
+    assert_true(
+        store_extents_add_other(extents, 1, born, STORE_EXTENTS_OTHER | 5, &theirs));
+    assert_true(store_extents_any(extents, 1, born, 0));
+    assert_false(store_extents_any(extents, 1, born, STORE_EXTENTS_OTHERS));
+    number = store_extents_add(extents, 1, born, 7, 0, 20, 4);
+    assert_true(store_extents_end(extents, number, 24, 20)); /* it has failed */
+    assert_false(store_extents_any(extents, 1, born, STORE_EXTENTS_OTHERS));
+    store_extents_add(extents, 1, born, 7, 0, 0, 0);
+    for (int i = 0; i < 1000; i++)
+        add(2, 7, 0, (uint64_t)i * 10, 4);
+    assert_true(store_extents_any(extents, 1, born, STORE_EXTENTS_OTHERS));
+    assert_false(store_extents_any(extents, 1, 0, 0)); /* no times of birth */
+    /* Of a file that is born a minute later nothing can be there. */
+    assert_false(store_extents_any(extents, 1, born + 60000000000ull, 0));
+    store_extents_add_reset(extents, 1, born);
+    assert_false(store_extents_any(extents, 1, born, 0));
+}
+
 /* A lap later an early file's ranges are lost, and it is said so; a late file's are there. */
 static void test_lap(void **state)
 {
@@ -482,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
         cmocka_unit_test_setup_teardown(test_published, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_any, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_boots, setup, teardown),
         cmocka_unit_test_setup_teardown(test_held, setup, teardown),
