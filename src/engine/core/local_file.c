@@ -25,32 +25,43 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                             st->st_ino);
 }
 
-struct opened {
+struct discarded {
     const struct member_dmd *dmd;
-    struct store_identity identity;
+    const struct store_identity *identity;
 };
 
 static bool is_opened(void *arg)
 {
-    const struct opened *o = arg;
+    const struct discarded *d = arg;
 
-    return store_marks_dirty(o->dmd->marks, NULL, o->identity.ino, o->identity.btime, NULL);
+    return store_marks_dirty(d->dmd->marks, NULL, d->identity->ino, d->identity->btime,
+                             NULL);
+}
+
+int local_file_discard(const struct member_dmd *dmd, const char *upath,
+                       const struct store_identity *identity)
+{
+    struct discarded d = {dmd, identity};
+
+    if (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, identity, is_opened, &d) <
+        0)
+        return -1;
+    store_superseded_forget(dmd->dir, dmd->session, upath);
+    return 0;
 }
 
 void local_file_withdrawn(struct member_dmd *dmd, const char *upath)
 {
-    struct opened o = {.dmd = dmd};
+    struct store_identity id;
     struct stat st;
     int fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
 
     if (fd < 0)
         return;
-    if (fstat(fd, &st) == 0 && store_identity_read(fd, &o.identity) == 0 &&
+    if (fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
         local_file_is_superseded(dmd, upath, &st) &&
-        !store_marks_dirty(dmd->marks, upath, o.identity.ino, o.identity.btime, NULL) &&
-        (store_fetch_discard_unless(dmd->dir, dmd->marks, upath, &o.identity, is_opened,
-                                    &o) == 0 ||
-         errno == ENOENT))
+        !store_marks_dirty(dmd->marks, upath, id.ino, id.btime, NULL) &&
+        local_file_discard(dmd, upath, &id) < 0 && errno == ENOENT)
         store_superseded_forget(dmd->dir, dmd->session, upath);
     close(fd);
 }

@@ -29,6 +29,11 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath);
 /* True if all processes that had it open for writing were killed. */
 bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath);
 
+/* Take that file from the name, unless somebody has it open for writing when it is taken: a process that opens
+ * the name from then on waits, and does not count. 0: it is gone, and superseded no more; or -1 with errno as of
+ * store_fetch_discard_unless(). */
+int local_file_discard(const struct member_dmd *dmd, const char *upath,
+                       const struct store_identity *identity);
 /* The name was withdrawn: a superseded file there goes, too, unless somebody has it open for writing, whose
  * close publishes it, above the removal, or finds that it has nothing to publish. */
 void local_file_withdrawn(struct member_dmd *dmd, const char *upath);

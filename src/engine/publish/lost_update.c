@@ -26,10 +26,10 @@
 #include <string.h>
 
 #include "dht/base.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_send.h"
-#include "store/fetch.h"
 #include "store/superseded.h"
 #include "util/log.h"
 
@@ -195,18 +195,12 @@ void lost_update_settle(struct produce *p)
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
 }
 
-static bool is_written(const struct produce *p, const char *upath)
+static bool is_written(const struct produce *p)
 {
     const struct store_identity *id = &p->record.identity;
 
-    return store_marks_dirty(p->member->dmd[p->role].marks, upath, id->ino, id->btime,
+    return store_marks_dirty(p->member->dmd[p->role].marks, p->upath, id->ino, id->btime,
                              NULL);
-}
-
-/* It has lost its name: a process that opens the name from then on waits, and does not count. */
-static bool is_taken(void *arg)
-{
-    return is_written(arg, NULL);
 }
 
 /* The last of those who have it open may have ended between the two looks, and found it not marked. */
@@ -215,9 +209,8 @@ void lost_update_removed(struct produce *p)
     struct member_dmd *dmd = &p->member->dmd[p->role];
     const struct store_identity *id = &p->record.identity;
 
-    if (is_written(p, p->upath))
+    if (is_written(p))
         store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED, id);
-    if (!is_written(p, p->upath) &&
-        store_fetch_discard_unless(dmd->dir, dmd->marks, p->upath, id, is_taken, p) == 0)
-        store_superseded_forget(dmd->dir, dmd->session, p->upath);
+    if (!is_written(p))
+        local_file_discard(dmd, p->upath, id);
 }

@@ -29,7 +29,6 @@
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
 #include "store/extents.h"
-#include "store/fetch.h"
 #include "store/superseded.h"
 #include "util/crash.h"
 #include "util/log.h"
@@ -366,14 +365,6 @@ static bool is_published_so(const struct produce *p)
            store_identity_equal(&known->identity, &p->record.identity);
 }
 
-static bool is_opened_again(void *arg)
-{
-    const struct produce *p = arg;
-    const struct store_identity *id = &p->record.identity;
-
-    return store_marks_dirty(p->member->dmd[p->role].marks, NULL, id->ino, id->btime, NULL);
-}
-
 /* The file was made to be written together with another node (give_up_joined()), and nothing was written; nor has
  * anybody of this node published it since, empty as it is. */
 static bool is_joined_in_vain(const struct produce *p)
@@ -401,10 +392,8 @@ static void give_up_joined(struct produce *p)
         log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
                  store_dir_path(dmd->dir));
     produce_given_up(p);
-    if (!p->superseded && S_ISREG(p->record.entry.mode) &&
-        store_fetch_discard_unless(dmd->dir, dmd->marks, p->upath, &p->record.identity,
-                                   is_opened_again, p) == 0)
-        store_superseded_forget(dmd->dir, dmd->session, p->upath);
+    if (!p->superseded && S_ISREG(p->record.entry.mode))
+        local_file_discard(dmd, p->upath, &p->record.identity);
     produce_end_later(p, 0);
 }
 

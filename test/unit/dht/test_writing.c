@@ -547,6 +547,7 @@ static int closes_joint(struct fake_net *net, uint32_t rank)
 static void test_joined_owner(void **state)
 {
     struct fake_net *net = fake_net_create(6, 2, 1);
+    struct result gone;
 
     (void)state;
     assert_int_equal(closes_recorded(net, 0, DYAD_BASE_NONE, false, 7), 0);
@@ -570,6 +571,11 @@ static void test_joined_owner(void **state)
     writes(net, 1, DHT_WRITING_JOIN);
     assert_int_equal(root_of(net, 1).status, 0);
     conflicts = false;
+    /* What he has open has lost its name: what has that since is another file. */
+    fake_publish(net, 4, KEY, 0, DYAD_ENTRY_WITHDRAWN, &gone);
+    assert_true(fake_net_run_until(net, &gone.calls, 60 * SEC));
+    assert_int_equal(closes_recorded(net, 3, DYAD_BASE_NONE, false, 12), 0);
+    assert_int_equal(root_of(net, 1).owner, DYAD_RANK_NONE);
     fake_net_destroy(net);
 }
 

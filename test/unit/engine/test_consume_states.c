@@ -144,6 +144,23 @@ static void lose(struct consume *c)
     assert_int_equal(c->seen.counter, 0);
 }
 
+/* A home that has not heard of that version knows a tombstone only: it does not count, and the file here, which may be
+ * the last one, stays. */
+static void test_withdrawn_before(void **state)
+{
+    struct dyad_entry entry = fake_entry(0, 7);
+    struct consume *c = begin("f", NET_LOOKUP_WAIT, 0);
+
+    (void)state;
+    lose(c);
+    entry.state = DYAD_ENTRY_WITHDRAWN;
+    fake_look_again(c);
+    fake_answer_with(true, ENOENT, &entry);
+    assert_int_equal(c->state, CONSUME_OWNER);
+    assert_int_equal(fake->withdrawn, 0);
+    fake->member.ring = NULL;
+}
+
 /* The last look finds who has taken it over since. */
 static void test_last_look_at_lost(void **state)
 {
@@ -394,6 +411,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_link_above, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_above, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_withdrawn, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_withdrawn_before, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_link_above_what_is_found, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_last_look_at_lost, fake_set_up,

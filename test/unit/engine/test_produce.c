@@ -229,24 +229,23 @@ const void *inline_bytes(struct member *m, enum engine_role role,
     return NULL;
 }
 
-bool local_file_being_written(struct member_dmd *dmd, const char *upath)
+void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
+                      void (*work)(void *arg), void (*over)(void *arg), void *arg)
 {
-    (void)dmd;
-    (void)upath;
-    return false;
+    (void)pool;
+    (void)io;
+    (void)work;
+    (void)over;
+    (void)arg;
+    fail();
 }
 
-void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
-                            const struct store_identity *identity)
+void engine_io_near(struct engine_iopool *pool, struct engine_near *near,
+                    struct engine_io *io, void (*work)(void *arg), void (*over)(void *arg),
+                    void *arg)
 {
-    store_superseded_set(dmd->dir, dmd->session, upath, STORE_PENDING, identity);
-}
-
-bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
-                              const struct stat *st)
-{
-    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, STORE_OLD,
-                            st->st_ino);
+    (void)near;
+    engine_io_submit(pool, io, work, over, arg);
 }
 
 bool modules_overtaken(struct member *m, struct member_dmd *dmd,
