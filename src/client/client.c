@@ -298,10 +298,13 @@ int client_prefetch(struct client *client, const char *upath)
     return request_status(client, &request, NULL);
 }
 
-int client_consume_to_write(struct client *client, const char *upath, bool makes)
+int client_consume_to_write(struct client *client, const char *upath, bool makes,
+                            bool joins)
 {
-    return consume(client, upath, NET_CONSUME_WRITER | (makes ? NET_CONSUME_MAKES : 0), 0,
-                   false);
+    return consume(client, upath,
+                   NET_CONSUME_WRITER | (makes ? NET_CONSUME_MAKES : 0) |
+                       (joins ? NET_CONSUME_ANY : 0),
+                   0, false);
 }
 
 int client_produce(struct client *client, enum engine_role role, const char *upath,

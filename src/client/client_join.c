@@ -59,13 +59,18 @@ int client_fetch_to_write(struct client *client, enum engine_role role, const ch
 {
     const struct client_dmd *dmd = &client->dmd[role];
     struct stat link; /* dangling */
+    bool ahead;
 
     if (!client_is_here(client, dmd, upath, flags, st)) {
         *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
-        if (client_consume_to_write(client, upath, *noted) < 0)
+        ahead = client_consume_to_write(client, upath, *noted,
+                                        dmd->extents && !(flags & O_APPEND)) < 0;
+        if (ahead && errno != EUCLEAN)
             return -1;
         if (client_is_here(client, dmd, upath, flags, st))
             return 0;
+        if (ahead)
+            return CLIENT_FETCHED_AHEAD;
         if (!(flags & O_APPEND) ||
             client_is_here(client, dmd, upath, flags | O_NOFOLLOW, &link))
             return 1;

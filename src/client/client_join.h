@@ -26,8 +26,11 @@ static inline bool client_join_only(int flags)
 bool client_join_waits(struct client *client, enum engine_role role, const char *upath,
                        int flags, const struct stat *st, store_mark_t own);
 
+#define CLIENT_FETCHED_AHEAD 2
+
 /* A file that will be changed in part, or added to, should be the newest; *st: that, or all zero.
- * *noted: the homes were told that it is made if there is none. 0; 1: there is none here, or only an older one;
+ * *noted: the homes were told that it is made if there is none. 0; 1: there is none here, or only an older one; AHEAD: what is here counts for who
+ * writes it together with others, with what these have written;
  * or -1: EALREADY: there is none, and another node makes it, too; ESTALE: it was here, and is out of date already. */
 int client_fetch_to_write(struct client *client, enum engine_role role, const char *upath,
                           int flags, bool waits, bool *noted, struct stat *st);

@@ -120,7 +120,7 @@ static struct store_marks *token_marks(engine_token token)
  * homes, which are to know of all of them before any has written. True: others do. *old, if it has to be the
  * newest: the file here is older than what is published. */
 static bool tell_shared(struct client *client, enum engine_role role, engine_token token,
-                        const char *upath, bool newest, bool *old)
+                        const char *upath, bool newest, bool waited, bool *old)
 {
     struct writing *w = writing_of(token);
     bool met;
@@ -130,7 +130,8 @@ static bool tell_shared(struct client *client, enum engine_role role, engine_tok
         return false;
     w->noted = client_writing(client, role, upath, token & ~TOKEN_PRODUCER,
                               NET_WRITING_BEGIN | NET_WRITING_JOINED |
-                                  (newest ? NET_WRITING_NEWEST : 0)) == 0;
+                                  (newest ? NET_WRITING_NEWEST : 0) |
+                                  (waited ? NET_WRITING_WAITED : 0)) == 0;
     met = !w->noted && errno == EALREADY;
     *old = !w->noted && errno == ESTALE;
     w->noted |= met || *old;
@@ -207,10 +208,9 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
                  bool last, engine_token *token)
 {
     bool part = !(flags & (O_TRUNC | O_EXCL)), noted = false, met = false, old = false,
-         waits;
+         waits, waited;
     /* Who appends has to know who else writes it. */
-    bool absent = part && (flags & O_APPEND),
-         shared = part && ((how & ENGINE_WRITE_SHARED) || (flags & O_APPEND));
+    bool absent = part && (flags & O_APPEND), shared = part;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno, found = 0;
@@ -219,6 +219,7 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
 
     *token = 0;
     absent &= !(how & ENGINE_WRITE_ONCE);
+    waited = how & ENGINE_WRITE_SHARED;
     how &= ~(unsigned)(ENGINE_WRITE_SHARED | ENGINE_WRITE_ONCE);
     waits = how == ENGINE_WRITE_WAITS;
     if (how == ENGINE_WRITE_JOINS)
@@ -257,17 +258,18 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
     writing_new(*token, upath, waits, noted, shared && s->extents);
     writing_of(*token)->absent = absent && !S_ISREG(st.st_mode);
     if (shared && s->extents)
-        met = tell_shared(client, role, *token, upath, flags & O_APPEND, &old);
+        met = tell_shared(client, role, *token, upath, flags & O_APPEND, waited, &old);
     old |= met && s->extents && !join(client, role, *token, upath);
-    if (old && (flags & O_APPEND)) {
+    if (found == CLIENT_FETCHED_AHEAD)
+        old |= !met || client_writing(client, role, upath, mark, NET_WRITING_SHOW) < 0;
+    if (old && ((flags & O_APPEND) || found == CLIENT_FETCHED_AHEAD)) {
         give_up(*token);
         *token = 0;
         if (last)
             log_error(
-                "\"%s\" cannot be opened to append to it: nobody has all that "
-                "other nodes have written since they opened it; open it when they have "
-                "closed "
-                "it, or once for all that is appended",
+                "\"%s\" cannot be opened to write it with other nodes: nobody has all that "
+                "they have written since they opened it; open it when they have closed "
+                "it, or once for all that is written",
                 upath);
         errno = last ? EIO : ESTALE;
         return -1;

@@ -193,7 +193,8 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
                      uint64_t when, dht_writing_fn fn, void *arg);
 
 /* The same as a JOIN, of who has found the file `base` here (kind NONE: there is none; stays: others of
- * its node have, and may have changed it). ESTALE: as 0, but another version is published. */
+ * its node have, and may have changed it; joint: readers wait for its end also if a version is published, and no other
+ * node writes it). ESTALE: as 0, but another version is published. */
 int dht_node_writing_from(struct dht_node *node, const char *upath,
                           const struct dyad_base *base, uint64_t when, dht_writing_fn fn,
                           void *arg);

@@ -115,12 +115,11 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     struct written *written = written_get(node, msg->entry.upath);
     struct writer *writer = written != NULL ? writer_find(written, msg->source) : NULL;
     uint32_t other = DYAD_RANK_NONE;
-    bool adds = writer == NULL || writer->adds;
+    bool adds = writer == NULL || writer->adds, quiet = writer == NULL || writer->quiet;
     bool newest = msg->base.kind != DYAD_BASE_NONE && !msg->base.stays, old = false;
-    const struct dyad_entry *there =
-        newest ? written_published(node, msg->entry.upath) : NULL;
+    const struct dyad_entry *there = written_published(node, msg->entry.upath);
 
-    if (there != NULL && !written_is_beside(node, there->owner, msg->source))
+    if (newest && there != NULL && !written_is_beside(node, there->owner, msg->source))
         old = dht_base_is_other(&msg->base, there);
     if (writer == NULL && written != NULL)
         writer = writer_get(node, written, msg->source);
@@ -129,8 +128,6 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
             written_free_empty(node, written);
         return; /* silent: the writer says that it could not tell this home */
     }
-    if (writers_elsewhere(node, msg->entry.upath, msg->source))
-        other = msg->source;
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source,
                                   .found = written_found(node, msg->entry.upath)};
@@ -141,8 +138,15 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
     writer->removed = false;
     writer->since = msg->after;
-    writer->adds = adds && there != NULL && !old;
-    /* An append has to begin as the others did: do they write it still? */
+    writer->adds = adds && newest && there != NULL && !old;
+    writer->quiet = quiet && msg->base.kind != DYAD_BASE_NONE && !msg->base.joint &&
+                    there != NULL && there->size > 0;
+    if (writers_elsewhere(node, msg->entry.upath, msg->source)) {
+        other = msg->source;
+        for (unsigned i = 0; i < written->nwriters; i++)
+            written->writers[i].quiet = false;
+    }
+    /* Who has to have the newest version has to have what they began with, if they write it still. */
     if (!writer->joined || newest)
         writers_want(node, written, msg->source);
     home_reply(node, msg->source, msg->id, old ? ESTALE : 0, msg->entry.upath, other);
@@ -204,8 +208,11 @@ static void writer_leaves(struct dht_node *node, struct written *written,
             heir = dht_node_neighbour(node, writer->rank, heir);
         while (heir != DYAD_RANK_NONE && !node->ops->beside(node->arg, heir, writer->rank));
     if (heir != DYAD_RANK_NONE && writer_find(written, heir) == NULL)
-        *writer = (struct writer){
-            .rank = heir, .found = writer->found, .joined = true, .adds = writer->adds};
+        *writer = (struct writer){.rank = heir,
+                                  .found = writer->found,
+                                  .joined = true,
+                                  .adds = writer->adds,
+                                  .quiet = writer->quiet};
     else
         writer_remove(written, writer);
 }
@@ -214,9 +221,11 @@ static void writer_leaves(struct dht_node *node, struct written *written,
 static void writer_dead(struct dht_node *node, struct written *written,
                         struct writer *writer, bool said)
 {
-    if (writer->adds && said)
+    bool whole = writer->adds || writer->quiet;
+
+    if (whole && said)
         writer_remove(written, writer);
-    else if (writer->overwritten || writer->adds)
+    else if (writer->overwritten || whole)
         writer_leaves(node, written, writer);
     else
         writer->abandoned = true;
@@ -372,7 +381,7 @@ bool writers_join(struct dht_node *node, const char *upath, uint32_t but)
 
     for (unsigned i = 0; written != NULL && i < written->nwriters; i++)
         if (written->writers[i].joined && !written->writers[i].removed &&
-            written->writers[i].rank != but)
+            !written->writers[i].quiet && written->writers[i].rank != but)
             return true;
     return false;
 }

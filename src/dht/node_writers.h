@@ -18,7 +18,7 @@ void writers_published(struct dht_node *node, const struct dyad_entry *entry, ui
  * clock, or WRITERS_UNMARKED: not yet. */
 void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t since);
 /* True if a rank other than `but` writes upath into a file of its own, or has died over that
- * and nobody has published it since. */
+ * and nobody has published it since: readers wait for that. */
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but);
 /* True if a rank of another node than that of `rank` does so. */
 bool writers_elsewhere(struct dht_node *node, const char *upath, uint32_t rank);

@@ -132,7 +132,7 @@ struct writer *writer_live(struct written *written, uint32_t but)
 {
     for (unsigned i = 0; i < written->nwriters; i++)
         if (!written->writers[i].abandoned && !written->writers[i].removed &&
-            written->writers[i].rank != but)
+            !written->writers[i].quiet && written->writers[i].rank != but)
             return &written->writers[i];
     return NULL;
 }

@@ -18,6 +18,8 @@ struct writer {
     bool joined;      /* ... but each writes into a file of its own: so by this rank only */
     bool removed;     /* joined, and another node has removed the name since */
     bool adds; /* joined, to a published version, which is whole without what it writes */
+    bool
+        quiet; /* joined, and changes a published version, as no other node does yet: nobody waits for it */
 };
 
 struct asker {

@@ -197,7 +197,8 @@ enum net_msg_type {
 #define NET_CONSUME_UPDATE 0x10u
 /* With WRITER: the open makes the file if there is none, to write it: as NET_LOOKUP_WRITES. */
 #define NET_CONSUME_MAKES 0x02u
-/* With UPDATE: it joins, whatever program the other one runs. */
+/* With UPDATE: it joins, whatever program the other one runs. With WRITER: what others are
+ * writing may be in it, too, on record with them; then it is superseded here (transfer_end.c). */
 #define NET_CONSUME_ANY 0x08u
 /* With NET_LOOKUP_WAIT: the file is optional to the asker, which waits only if there is a
  * sign that it will come (engine/fetch/consume_probe.c). */
@@ -222,6 +223,8 @@ enum net_msg_type {
 #define NET_WRITING_OWN    0x10u /* of END: others of its node may write it still */
 #define NET_WRITING_NEWEST \
     0x20u /* of GUEST_WRITING, BEGIN with JOINED: the file here is to be that */
+#define NET_WRITING_WAITED \
+    0x40u /* of GUEST_WRITING, BEGIN with JOINED: readers wait for it though it is there already */
 #define NET_WRITING_PRODUCER 0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST      0x01u
 #define NET_PIECES_CLOCK     0x02u /* no piece: what time is it? */
@@ -240,6 +243,8 @@ enum net_msg_type {
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u
+#define NET_GET_JOINS    0x04u /* as NET_CONSUME_ANY, with WRITER */
+#define NET_DATA_AHEAD   0x01u /* of DATA, to JOINS: what is being written is in it */
 #define NET_GET_RELAY    0x02u
 #define NET_DUMP_ENTRIES 0x01u
 #define NET_DUMP_WAITING 0x02u

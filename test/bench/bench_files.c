@@ -13,6 +13,7 @@
  *   release NAME DIR N          makes these files
  *   names NAME DIR N            create, rename, unlink of N files, one sample for all
  *   append NAME DIR N           N times open for appending, 16 bytes, close: one sample
+ *   update NAME DIR N           the same, without O_APPEND: over the first ones
  *   series NAME DIR N BYTES     as read, of frame.0001 ..., when the one after is there
  *   copy NAME FROM N TO         cp of N files, one sample for all
  *   share NAME DIR N WHAT K     write or read of N files of 4 KiB by K processes: one sample
@@ -179,13 +180,13 @@ static void names(const char *name, const char *dir, long n)
     sample(now() - start);
 }
 
-static void append(const char *name, const char *dir, long n)
+static void change(const char *name, const char *dir, long n, int flags)
 {
     double start = now();
 
     for (long i = 0; i < n; i++) {
         file(dir, name, 0);
-        put(O_APPEND, 16);
+        put(flags, 16);
     }
     sample(now() - start);
 }
@@ -322,7 +323,9 @@ static void one(int argc, char **argv)
     else if (!strcmp(what, "names"))
         names(name, dir, n);
     else if (!strcmp(what, "append"))
-        append(name, dir, n);
+        change(name, dir, n, O_APPEND);
+    else if (!strcmp(what, "update"))
+        change(name, dir, n, 0);
     else if (!strcmp(what, "copy"))
         copy(name, dir, n, argv[4]);
     else if (!strcmp(what, "part"))

@@ -127,13 +127,13 @@ for how in "chmod", "utime", "rename", "link":
 
 # Two descriptions of one node, and one of another: none of the first node's is lost to it.
 if me == 0:
-    one, two = put("three", os.O_CREAT, "11"), put("three", 0, "22")
+    one, two = put_unrecorded("three", os.O_CREAT, "11"), put_unrecorded("three", 0, "22")
     os.close(one)
     os.close(two)
 sync("three.made")
 is_text("three", "22")
 sync("three.read")
-assert together("three", 0, "3", "4") in (None, errno.EIO)
+assert together("three", 0, "3", "4", put=put_unrecorded) in (None, errno.EIO)
 fails(errno.EIO, open, path("three"))
 
 # Turns, on copies of each other's files.
@@ -187,6 +187,7 @@ is_text("touched", "here")
 # One writes it, and another that has it open since before does not: its close is the later one.
 assert together("given", os.O_CREAT, "data", "") in (None, 0)
 is_text("given", "data")
+sync("given.read")
 assert together("given", 0, "DATA", "", "again") in (None, 0)
 is_text("given", "DATA")
 # ... the other way round.

@@ -10,7 +10,7 @@ case $LEVEL in soak) runs=60 rounds=2000 ;; long) runs=4 ;; *) runs=1 rounds=40 
 JOB_ENV+=("W=$WORK" "SSD=$SSD" "PYTHONPATH=$TEST_DIR/integration/progs" DYAD_TIMEOUT=20 "ROUNDS=$rounds")
 begin=${JOINT_SEED:-$RANDOM}
 for ((seed = begin; seed < begin + runs; seed++)); do
-    for how in creat first late; do
+    for how in creat first late found again; do
         for where in 2@n0,n1 5@n0,n1,n2; do
             rm -f "$WORK"/at.*
             : >"$LOG"
@@ -106,6 +106,44 @@ if me != 1:
 EOT
 : >"$LOG"
 job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/again.py"
+
+# Who opens a published file late, into which another node has written since, and which nobody has closed since, has that.
+cat >"$WORK/late.py" <<'EOT'
+import os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("late", 2)
+
+for n, behind in enumerate((0, 50, 200)):
+    path, want = f"{SSD}/late.{n}", bytearray(b"a" * 20000)
+    if me == 0:
+        with open(path, "wb") as f:
+            f.write(want)
+        fd = os.open(path, os.O_RDWR)
+    want[20:30] = b"b" * 10
+    want += b"d" * behind
+    if me == 0:
+        os.pwrite(fd, b"b" * 10, 20)
+        os.pwrite(fd, b"d" * behind, 20000)
+    sync()
+    if me == 1:
+        fd = os.open(path, os.O_RDWR)
+        assert os.pread(fd, 30000, 0) == want
+        os.pwrite(fd, b"c" * 10, 25)
+    want[25:35] = b"c" * 10
+    sync()
+    assert os.pread(fd, 30000, 0) == want
+    sync()
+    if me == n % 2:
+        os.close(fd)
+    sync()
+    if me != n % 2:
+        os.close(fd)
+    sync()
+    assert open(path, "rb").read() == want
+EOT
+: >"$LOG"
+job_ok 60 2@n0,n1 "$PYTHON" "$WORK/late.py"
 
 # Bytes that one node was given by another's close, and read anew from it since, are those of the later write:
 # a third node, which has the earlier ones by way of its other rank, is told so.

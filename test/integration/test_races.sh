@@ -9,18 +9,27 @@ job_ok 40 1@n0 bash -c 'echo whole >"$0/marked"; LD_PRELOAD= "$1" "$0" marked &&
     "$SSD" "$PROGS/leave_mark" -- 1@n1 true
 
 JOB_ENV+=(DYAD_INLINE_MAX=0) # a GET is what is refused and waited for here
-# The owner has the file open for writing while another node asks for it, and closes it unchanged.
+# The owner has the file open for writing while another node asks for it: unchanged it is served; one that was written in
+# place is not what was published, and is waited for.
 job_ok 60 1@n0 bash -c '
     echo same >"$0/held"
     sleep 0.2 # a file that was written just before the open counts as written
     exec 3<>"$0/held"
     echo >"$0/go"
+    until [ -e "$2/read" ]; do sleep 0.05; done
+    exec 3>&-
+    echo old >"$0/changed"
+    sleep 0.2
+    exec 3<>"$0/changed"
+    printf n >&3
+    echo >"$0/go.on"
     for seen in 1 2 3; do
-        until "$1/dyad-dht-dump" --waiting 2>&1 | grep -q held; do sleep 0.1; done
+        until "$1/dyad-dht-dump" --waiting 2>&1 | grep -q changed; do sleep 0.1; done
         sleep 0.2
     done
-    exec 3>&-' "$SSD" "$BIN" -- \
-    1@n1 bash -c 'cat "$0/go" && [ "$(cat "$0/held")" = same ]' "$SSD"
+    printf ew >&3
+    exec 3>&-' "$SSD" "$BIN" "$WORK" -- \
+    1@n1 bash -c 'cat "$0/go" && [ "$(cat "$0/held")" = same ] && : >"$1/read" && cat "$0/go.on" && [ "$(cat "$0/changed")" = new ]' "$SSD" "$WORK"
 
 # Who wrote the file here was killed over it, and another node publishes it: that one is read here.
 job_ok 30 1@n0 bash -c 'until [ -e "$1/killed" ]; do sleep 0.05; done; echo elsewhere >"$0/left"' "$SSD" "$WORK" -- \

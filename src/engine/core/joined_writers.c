@@ -110,12 +110,13 @@ static struct dyad_base found(const struct member_dmd *dmd, const char *upath, b
 }
 
 int joined_writers_begin(struct member *member, enum engine_role role, const char *upath,
-                         bool newest, dht_writing_fn fn, void *arg)
+                         uint8_t flags, dht_writing_fn fn, void *arg)
 {
+    const bool newest = flags & NET_WRITING_NEWEST;
     struct dyad_base base = found(&member->dmd[role], upath, newest);
 
     base.stays |= !newest;
-
+    base.joint = flags & NET_WRITING_WAITED;
     return dht_node_writing_from(member->dht, upath, &base, util_clock_now(), fn, arg);
 }
 

@@ -15,10 +15,11 @@ void joined_writers_noted(struct member *member, const char *upath);
 bool joined_writers_is_noted(const struct member *member, const char *upath);
 /* That open has its mark by now, as a rule: it is being closed. */
 void joined_writers_opened(struct member *member, const char *upath);
-/* A process of this rank is about to open the file, in which it changes what is there: tell the homes. `newest`: they are to say
- * (ESTALE) if what is here is not. fn, 0 or -1: as dht_node_writing_from(). */
+/* A process of this rank is about to open the file, in which it changes what is there: tell the homes. flags:
+ * NET_WRITING_NEWEST: they are to say (ESTALE) if what is here is not; NET_WRITING_WAITED: readers wait for it, though
+ * a version is published. fn, 0 or -1: as dht_node_writing_from(). */
 int joined_writers_begin(struct member *member, enum engine_role role, const char *upath,
-                         bool newest, dht_writing_fn fn, void *arg);
+                         uint8_t flags, dht_writing_fn fn, void *arg);
 /* A process of this rank does not write upath any more, and no publish has told the homes: they are
  * told if nobody of this node does. fn (may be NULL) is called when they know, or cannot be told. */
 void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,

@@ -106,14 +106,15 @@ static void transferred(void *arg, int status)
         await_owner(c, c->entry.owner);
         return;
     }
-    if (status == 0 || status == ESTALE || status == EBUSY || status == EEXIST) {
+    if ((status == 0 && !c->transfer.ahead) || status == ESTALE || status == EBUSY ||
+        status == EEXIST) {
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
         c->taken = status == EEXIST;
         step(c);
         return;
     }
-    consume_end(c, status);
+    consume_end(c, status ? status : EUCLEAN);
 }
 
 static void fetch(struct consume *c)
@@ -123,6 +124,7 @@ static void fetch(struct consume *c)
     c->transfer.arg = c;
     c->transfer.pid = c->pid;
     c->transfer.background = (c->flags & CONSUME_BACKGROUND) != 0;
+    c->transfer.joins = (c->flags & NET_CONSUME_WRITER) && (c->flags & NET_CONSUME_ANY);
     if (transfer_start(c->member, &c->entry, &c->transfer) < 0)
         consume_end(c, errno);
 }
@@ -193,7 +195,6 @@ static int look_above(struct consume *c)
 {
     if (c->ancestor)
         return EINPROGRESS;
-
     int status = ancestor_start(c->member, c->upath, c->flags & NET_LOOKUP_WAIT,
                                 looked_above, c, &c->ancestor);
     return status == 0 ? EINPROGRESS : status;
@@ -389,9 +390,8 @@ static void look_later(struct consume *c)
     net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
 }
 
-/* The file was fetched more than once, and had to give way each time, and nothing is here:
- * a writer here makes and removes it, or this node has a record of a newer version that is
- * gone, of which the homes do not know. Neither is certain to end. */
+/* The file was fetched more than once, had to give way each time, and is not here: a writer here makes and
+ * removes it, or this node's record is of a newer version, which is gone. Neither is certain to end. */
 static void gives_way_again(struct consume *c)
 {
     uint64_t now = util_clock_now();

@@ -13,7 +13,8 @@
 
 typedef void (*consume_fn)(void *arg, int status);
 /* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER,
- * CONSUME_BACKGROUND. timeout_ms 0: none. pid and tid: the blocked process and thread. fn is not called before this
+ * CONSUME_BACKGROUND. EUCLEAN: with WRITER and NET_CONSUME_ANY: it is here, ahead of what is published, and
+ * superseded. timeout_ms 0: none. pid and tid: the blocked process and thread. fn is not called before this
  * returns. NULL: ENOMEM. */
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,

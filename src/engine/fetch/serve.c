@@ -60,6 +60,7 @@ struct served {
     uint64_t id, offset, length;
     char *upath;
     struct dyad_entry entry;    /* that is asked for; entry.upath is upath */
+    bool ahead;                 /* NET_DATA_AHEAD */
     bool other;                 /* it is another rank's of our node */
     struct store_record record; /* entry.upath is upath */
     int fd; /* of the fetch that has the bytes; -1: the file is opened by its name */
@@ -112,7 +113,7 @@ static int read_link(struct served *s)
     return 0;
 }
 
-static int read_part(const struct served *s, int fd)
+static int read_part(struct served *s, int fd)
 {
     char *p = s->data;
     uint64_t at = s->offset, left = s->length;
@@ -123,6 +124,11 @@ static int read_part(const struct served *s, int fd)
             continue;
         if (n < 0)
             return -1;
+        if (n == 0 && (s->flags & NET_GET_JOINS)) {
+            s->ahead = true; /* one that writes it has cut it */
+            memset(p, 0, left);
+            return 0;
+        }
         if (n == 0) {
             errno = ESTALE; /* shorter than what was published */
             return -1;
@@ -147,9 +153,9 @@ static int read_chunk(struct served *s)
 }
 
 /* True if processes have it open, or are about to, who record what they write, and have not
- * written since it was published, or only behind its end: another one that opens it with
- * them needs it. */
-static bool is_unwritten(const struct served *s)
+ * written since it was published, or only behind its end, or the asker joins them: another one that
+ * opens it with them needs it. */
+static bool is_unwritten(struct served *s)
 {
     const struct store_record *record = &s->record;
     const struct store_identity *id = &record->identity;
@@ -171,11 +177,14 @@ static bool is_unwritten(const struct served *s)
         return false;
     is = list.ncuts == 0 && (list.n == 0 || list.extent[0].offset >= entry->size);
     store_extent_list_free(&list);
-    return is && store_dir_stat(s->dmd->dir, s->upath, &st) == 0 && st.st_ino == id->ino &&
-           (uint64_t)st.st_size >= entry->size;
+    if (store_dir_stat(s->dmd->dir, s->upath, &st) < 0 || st.st_ino != id->ino)
+        return false;
+    is = is && (uint64_t)st.st_size >= entry->size;
+    s->ahead |= !is;
+    return is || (s->flags & NET_GET_JOINS);
 }
 
-static bool is_as_published(const struct served *s)
+static bool is_as_published(struct served *s)
 {
     return local_file_still_there(s->dmd, &s->record) || is_unwritten(s);
 }
@@ -265,6 +274,7 @@ static void serve_done(void *arg)
     struct member *member = s->member;
     struct net_msg reply = {
         .type = NET_MSG_DATA,
+        .flags = s->ahead ? NET_DATA_AHEAD : 0,
         .id = s->id,
         .entry = s->record.entry,
         .offset = s->offset,

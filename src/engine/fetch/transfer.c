@@ -196,6 +196,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     t->member = member;
     t->local_dmd = transfer_local_dmd(member, entry);
     t->bytes = bytes;
+    t->joins = wait->joins;
     t->inlined = bytes && !t->local_dmd; /* what is on this node is copied there */
     t->entry = *entry;
     t->entry.upath = t->upath;

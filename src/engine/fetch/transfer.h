@@ -18,6 +18,8 @@ struct transfer_wait {
     bool background; /* nobody waits for it: others go first, and it ends with this wait */
     void *bytes; /* entry's, malloc'ed, if they came with it; transfer_start() takes them */
     int fd;      /* with hands_over and status 0: the complete file, the callee's; or -1 */
+    bool joins;  /* as NET_CONSUME_ANY with WRITER, and ... */
+    bool ahead;  /* ... with status 0: it is so, and superseded here */
     struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
 };

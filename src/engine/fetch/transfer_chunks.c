@@ -143,7 +143,7 @@ static struct transfer *find_version(struct member *member, const struct dyad_en
     struct transfer *t;
 
     HASH_FIND_STR(OWN(member, transfers)->by_upath, entry->upath, t);
-    return t && !t->local_dmd && !t->guest && !t->waits_for_other &&
+    return t && !t->local_dmd && !t->guest && !t->waits_for_other && !t->joins &&
                    dyad_version_cmp(&t->entry.version, &entry->version) == 0
                ? t
                : NULL;
@@ -179,7 +179,7 @@ bool transfer_is_partial(struct member *member, const struct dyad_entry *entry, 
 static uint8_t get_flags(const struct transfer *t)
 {
     if (t->source == t->rank)
-        return t->rank_only ? NET_GET_OWNER : 0;
+        return (t->rank_only ? NET_GET_OWNER : 0) | (t->joins ? NET_GET_JOINS : 0);
     return net_is_guest(t->source) ? 0 : NET_GET_OWNER | NET_GET_RELAY;
 }
 
@@ -426,6 +426,7 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         return false;
     }
     transfer_chunk_answered(chunk);
+    t->ahead |= t->joins && (msg->flags & NET_DATA_AHEAD);
     chunk->data = payload;
     chunk_write(chunk);
     return true;

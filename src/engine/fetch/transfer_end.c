@@ -1,7 +1,8 @@
 /*
  * transfer_end.c - how a transfer ends: the file is put into place, or it fails
  *
- * A transfer that is invalidated (a newer version was published) never commits. If the news
+ * A file that is ahead of what is published is superseded from the beginning: those have it who
+ * write it together with others. A transfer that is invalidated (a newer version was published) never commits. If the news
  * comes while the file is being renamed, it is withdrawn as any other copy.
  */
 #include <errno.h>
@@ -64,9 +65,19 @@ static void transfer_free(struct transfer *t)
     free(t);
 }
 
+/* A file that is ahead is only for those that join its writers; for them what those write is
+ * not out of date. */
+static bool is_for_others(const struct transfer *t, const struct transfer_wait *wait,
+                          int status)
+{
+    return wait->joins ? !t->joins && status == ESTALE : t->ahead && status == 0;
+}
+
 void transfer_end(struct transfer *t, int status)
 {
-    struct transfer ended = {.waits = t->waits}; /* stands in for the one that is freed */
+    struct transfer ended = {.waits = t->waits,
+                             .joins = t->joins,
+                             .ahead = t->ahead}; /* stands in for the one that is freed */
     struct dyad_version version = t->entry.version;
     struct member *member = t->member;
     char upath[DYAD_UPATH_MAX + 1];
@@ -91,9 +102,11 @@ void transfer_end(struct transfer *t, int status)
     while ((wait = ended.waits)) {
         DL_DELETE(ended.waits, wait);
         wait->transfer = NULL;
+        wait->ahead = ended.ahead;
         /* A waiter that asked for a newer version than the one that is outdated now must
          * not wait for one that is newer still. */
-        if (status == ESTALE && dyad_version_cmp(&wait->version, &version) > 0)
+        if ((status == ESTALE && dyad_version_cmp(&wait->version, &version) > 0) ||
+            is_for_others(&ended, wait, status))
             wait->fn(wait->arg, EBUSY);
         else
             wait->fn(wait->arg, status);
@@ -269,6 +282,25 @@ static int commit(struct transfer *t)
     return rc;
 }
 
+static bool is_nobodys(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+/* It is no version: it goes if that cannot be said. */
+static void set_ahead(struct transfer *t)
+{
+    struct member_dmd *dmd = &t->member->dmd[ENGINE_CONSUMER];
+
+    if (store_superseded_set(dmd->dir, dmd->session, t->upath, STORE_OLD_TOLD,
+                             &t->identity) == 0)
+        return;
+    t->status = errno;
+    store_fetch_discard_unless(dmd->dir, dmd->marks, t->upath, &t->identity, is_nobodys,
+                               NULL);
+}
+
 static void commit_work(void *arg)
 {
     struct transfer *t = arg;
@@ -277,6 +309,8 @@ static void commit_work(void *arg)
     DYAD_CRASH_POINT("fetch-complete");
     if (commit(t) < 0)
         t->status = errno;
+    else if (t->ahead)
+        set_ahead(t);
     else if (t->entry.written) /* who opens it here waits for the rest */
         local_file_set_pending(&t->member->dmd[ENGINE_CONSUMER], t->upath, &t->identity);
     t->fetch = NULL;
@@ -361,6 +395,8 @@ static void commit_done(void *arg)
         transfer_end(t, ESTALE);
         return;
     }
+    if (t->ahead)
+        record_delete(t);
     if (!S_ISREG(t->entry.mode) && store_journal_put(dmd->journal, &record) < 0)
         log_error("this node's record of \"%s\" could not be written: %m", t->upath);
     if (!S_ISREG(t->entry.mode)) {

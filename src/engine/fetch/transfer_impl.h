@@ -57,6 +57,8 @@ struct transfer {
     uint64_t ino, btime; /* of the file, as the guest sees it */
     bool replace;   /* our record names an older one: it goes if it lies there (commit()) */
     bool made_here; /* as in struct store_record */
+    bool joins;     /* of its first wait */
+    bool ahead;     /* NET_DATA_AHEAD: it is nobody's version */
     bool stale;     /* a newer version is out: */
     struct dyad_entry newer;
     struct store_record before; /* the journal's, in case the commit fails; kind 0: none */

@@ -70,8 +70,7 @@ static void by_our_clock(const struct pieces_apply *apply, struct store_extent *
     extent->last = last + (now > last ? (now - last) / PIECE_DRIFT : 0);
 }
 
-/* The heads, in the order of the sender's list: writes ascending, then cuts. 0, or -1:
- * EPROTO: they are not so. */
+/* The heads, in the order of the sender's list: writes ascending, then cuts. 0 or -1: EPROTO. */
 static int parse(const struct pieces_apply *apply, struct pieces *pieces)
 {
     struct store_extent_list *list = &pieces->list;
@@ -473,8 +472,8 @@ static bool has_met(struct pieces_apply *apply, const struct ours *ours,
            store_extent_list_changed(&ours->local, &now->local, &cut, false, &apply->met);
 }
 
-/* Our file is a copy of a version that has them, of which nothing is known yet, unless another open here was
- * quicker. From now on it is one that has been their version `base`, with which their writers began. */
+/* Our file is a copy of a version that has them, of which nothing is known (unless another open was quicker). From
+ * now on it is one that has been their version `base`, with which their writers began. */
 static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_list *list)
 {
     const struct store_identity *id = &apply->identity;
@@ -495,6 +494,9 @@ static int adopt(const struct pieces_apply *apply, int fd, struct store_extent_l
                                                                                      : -1;
     store_extents_add_version(extents, id->ino, id->btime, &apply->base);
     version = dht_base_of(&st);
+    /* Which of them it has, and what else, is not known: all that was written since is brought. */
+    if (apply->ahead)
+        return ftruncate(fd, (off_t)apply->base.size);
     /* What was being written when that was published may lie behind its end. */
     while (list->n && list->extent[list->n - 1].offset >= version.size)
         store_extent_list_drop_last(list);

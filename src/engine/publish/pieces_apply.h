@@ -15,9 +15,11 @@ struct pieces_apply {
     const char *upath;
     struct store_identity identity;       /* of our file */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
-    bool shown;            /* for a read here: they are not published with our file; ... */
-    bool kept;             /* ... or for a publish, and are */
-    bool history;          /* they are in our file already, and have no bytes */
+    bool shown;   /* for a read here: they are not published with our file; ... */
+    bool kept;    /* ... or for a publish, and are */
+    bool history; /* they are in our file already, and have no bytes */
+    bool
+        ahead; /* our file is ahead of the version that it counts as (fetch/transfer_end.c) */
     struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
     int fd;                /* of a file that has the pieces (pieces.h); */
     uint64_t size;         /* bytes of that */

@@ -30,6 +30,7 @@
 
 #include "dht/base.h"
 #include "engine/core/joined_writers.h"
+#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/publish/pieces_apply.h"
 #include "engine/publish/pieces_send.h"
@@ -134,6 +135,7 @@ static bool begins_as_others(struct showing *show)
                           .mark = pieces_writer(store_dir_id(dmd->dir))};
     struct store_extent_list list;
     struct dyad_base here;
+    bool is_root, ahead;
     struct stat st;
 
     if (show->adopts || !dmd->extents || !id->ino || show->root.kind != DYAD_BASE_FROM ||
@@ -147,9 +149,12 @@ static bool begins_as_others(struct showing *show)
         show->rooted = !empty || list.n || list.ncuts;
         store_extent_list_free(&list);
     }
+    is_root = show->root.size == here.size && show->root.time == here.time;
+    ahead = is_root && local_file_is_superseded(dmd, show->upath, &st);
+    show->rooted |= ahead;
     if (show->rooted && !empty)
         store_extents_add_version(dmd->extents, id->ino, id->btime, &show->root);
-    if (show->root.size == here.size && show->root.time == here.time)
+    if (is_root && !ahead)
         show->root.kind = DYAD_BASE_NONE; /* the open says so */
     if (show->root.kind == DYAD_BASE_NONE)
         return false;
@@ -226,10 +231,32 @@ static bool is_of_owner(const struct showing *show, uint32_t rank)
             joined_writers_are_beside(peer, owner));
 }
 
+/* True if the file here is ahead (fetch/transfer_end.c), and has nothing that was written here, before or since. */
+static bool lacks_own(const struct showing *show)
+{
+    const struct member_dmd *dmd = &show->member->dmd[show->role];
+    const struct store_identity *id = &show->identity;
+    struct store_extent_list list;
+    struct stat st;
+    bool lacks;
+
+    if (!show->bring || !dmd->extents || !id->ino ||
+        store_dir_stat(dmd->dir, show->upath, &st) < 0 || st.st_ino != id->ino ||
+        !local_file_is_superseded(dmd, show->upath, &st) ||
+        store_extents_list(dmd->extents, id->ino, id->btime, NULL, 0, STORE_EXTENTS_OTHERS,
+                           &list) < 0)
+        return false;
+    lacks = !list.n && !list.ncuts;
+    store_extent_list_free(&list);
+    return lacks;
+}
+
 /* Those from that one on. */
 static void ask_from(struct showing *show, unsigned first)
 {
     struct member *member = show->member;
+    const uint64_t but =
+        lacks_own(show) ? 0 : pieces_writer(store_dir_id(member->dmd[show->role].dir));
 
     show->nleft = show->nasked - first;
     for (unsigned i = first; i < show->nasked; i++) {
@@ -244,7 +271,7 @@ static void ask_from(struct showing *show, unsigned first)
             .after = show->all     ? 0
                      : show->bring ? seen_until(show, peer)
                                    : PIECES_NOTHING,
-            .mark = pieces_writer(store_dir_id(member->dmd[show->role].dir))};
+            .mark = but};
         if (member_send(member, rank, &msg) < 0)
             showing_answered(show, &show->asked[i], errno);
     }

@@ -126,7 +126,10 @@ static void keep_chunk(void *arg)
 static void apply_work(void *arg)
 {
     struct taking *t = arg;
+    struct stat st;
 
+    t->apply.ahead = store_dir_stat(t->dmd->dir, t->apply.upath, &st) == 0 &&
+                     local_file_is_superseded(t->dmd, t->apply.upath, &st);
     if (!t->apply.shown)
         local_file_set_pending(t->dmd, t->apply.upath, &t->apply.identity);
     t->error = pieces_apply(&t->apply);

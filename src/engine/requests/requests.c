@@ -334,9 +334,8 @@ static int guest_writing(struct guest *guest)
                      pieces_show(guest->member, role, msg->entry.upath,
                                  !(msg->flags & NET_WRITING_JOINED), published, guest));
     if (msg->flags & NET_WRITING_JOINED)
-        return pends(
-            guest, joined_writers_begin(guest->member, role, msg->entry.upath,
-                                        msg->flags & NET_WRITING_NEWEST, published, guest));
+        return pends(guest, joined_writers_begin(guest->member, role, msg->entry.upath,
+                                                 msg->flags, published, guest));
     guest->pending++;
     if (what != NET_WRITING_BEGIN && !shared_storage(guest->member, role) &&
         msg->entry.upath) {
@@ -358,8 +357,9 @@ static int guest_writing(struct guest *guest)
 static void consume_begin(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
-    uint8_t flags = msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_MAKES |
-                                  NET_CONSUME_UNWRITTEN | NET_CONSUME_UPDATE);
+    uint8_t flags =
+        msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_MAKES |
+                      NET_CONSUME_UNWRITTEN | NET_CONSUME_UPDATE | NET_CONSUME_ANY);
 
     if ((flags & (NET_CONSUME_UPDATE | NET_LOOKUP_WAIT)) == NET_CONSUME_UPDATE)
         flags = NET_CONSUME_WRITER; /* it does not wait */

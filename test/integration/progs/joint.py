@@ -2,7 +2,8 @@
 
 joint.py RANKS SEED ROUNDS HOW: every rank draws the same numbers, so each knows what all are to write, and what the
 file is then. HOW is how it is opened: creat (by all at once, O_CREAT), first (rank 0 makes it anew, the others open it
-after that), late (as creat, but the last rank comes when the others have written). W, SSD, PMIX_RANK as in the other
+after that), late (as creat, but the last rank comes when the others have written), found (it was there before, on one node or on
+all), again (as found; and now and then one closes it, and comes again, or comes late). W, SSD, PMIX_RANK as in the other
 tests. A read whose open was not the last to begin is one that began after a barrier, so its bytes are certain."""
 import mmap, os, random, sys, time
 
@@ -79,15 +80,27 @@ def wrong(what, have, want):
 
 
 late = RANKS - 1 if HOW == "late" else None
-fd = None
+fd, want, found, away = None, bytearray(), HOW in ("found", "again"), None
+if found:
+    want.extend(draw.randbytes(draw.randrange(1, 40000)))
+    if me == 0:
+        fd = opened(os.O_RDWR | os.O_CREAT)
+        os.pwrite(fd, bytes(want), 0)
+        os.close(fd)
+        fd = None
+    barrier()
+    if draw.randrange(2):
+        assert open(PATH, "rb").read() == bytes(want)
+        barrier()
+    if HOW == "again":
+        away = draw.choice([None, *range(RANKS)])
 if HOW == "first" and me == 0:
     fd = opened(os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 if HOW == "first":
     barrier()
-if fd is None and me != late:
-    fd = opened(os.O_RDWR if HOW == "first" else os.O_RDWR | os.O_CREAT)
+if fd is None and me not in (late, away):
+    fd = opened(os.O_RDWR if HOW == "first" or found and random.randrange(2) else os.O_RDWR | os.O_CREAT)
 barrier()
-want = bytearray()
 for turn in range(ROUNDS):
     if turn == 1 and me == late:
         fd = opened(os.O_RDWR | os.O_CREAT)
@@ -96,7 +109,7 @@ for turn in range(ROUNDS):
         barrier()
     cut = draw.randrange(8) == 0 and turn > 0
     if cut:  # by one rank, and nobody else writes
-        length, by = draw.randrange(60000), draw.randrange(RANKS)
+        length, by = draw.randrange(60000), draw.choice([r for r in range(RANKS) if r != away])
         if me == by:
             os.ftruncate(fd, length)
         del want[length:]
@@ -108,7 +121,7 @@ for turn in range(ROUNDS):
             by, how = draw.randrange(RANKS), draw.randrange(3)
             offset, length = 1000 * place + draw.randrange(400), draw.randrange(2, 600)
             data = draw.randbytes(length)
-            if by == late and turn == 0:
+            if by == late and turn == 0 or by == away:
                 continue
             if me == by:
                 write(fd, data, offset, how)
@@ -119,6 +132,18 @@ for turn in range(ROUNDS):
     if draw.randrange(3) and fd is not None:
         check(fd, want)
     barrier()
+    if HOW == "again" and draw.randrange(2):
+        if away is None:
+            away = draw.randrange(RANKS)
+            if me == away:
+                os.close(fd)
+                fd = None
+        else:
+            if me == away:
+                fd = opened(os.O_RDWR)
+                check(fd, want)
+            away = None
+        barrier()
     if turn == ROUNDS // 2 and draw.randrange(2):  # one that closes it and comes again
         again = draw.randrange(RANKS)
         if me == again and HOW == "creat":

@@ -1,6 +1,6 @@
 """Processes on several nodes have one file open, and change it under locks (fcntl).
 
-locks.py RANKS PROCESSES COUNT SEED: this rank is that many processes; each adds one to a counter in the file COUNT times, as
+locks.py RANKS PROCESSES COUNT SEED [found]: found: the file is there before. This rank is that many processes; each adds one to a counter in the file COUNT times, as
 read, write, under a lock of it, or of all of the file, in one of several ways, and to one of the numbers behind it, which
 have locks of their own. At the end all of that is in the file. W, SSD, PMIX_RANK as in the other tests."""
 import ctypes, errno, fcntl, os, random, struct, sys, time
@@ -64,7 +64,13 @@ def work(fd, number):
         f.write(" ".join(map(str, done)))
 
 
-fd = os.open(PATH, os.O_RDWR | os.O_CREAT, 0o644)
+found = sys.argv[5:] == ["found"]
+if found:
+    if me == 0:
+        with open(PATH, "wb") as f:
+            f.write(bytes(NUMBER.size * (NUMBERS + 1)))
+    barrier("found")
+fd = os.open(PATH, os.O_RDWR if found else os.O_RDWR | os.O_CREAT, 0o644)
 barrier("open")
 pids = []
 for number in range(1, PROCESSES):

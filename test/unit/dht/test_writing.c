@@ -467,9 +467,11 @@ static uint64_t root_size(struct fake_net *net, uint32_t rank)
     return root.root.kind == DYAD_BASE_FROM ? root.root.size : 0;
 }
 
-static void begins_from(struct fake_net *net, uint32_t rank, uint64_t size, bool newest)
+static void begins_as(struct fake_net *net, uint32_t rank, uint64_t size, bool newest,
+                      bool waited)
 {
     const struct dyad_base base = {.kind = size ? DYAD_BASE_FROM : DYAD_BASE_NONE,
+                                   .joint = waited,
                                    .size = size,
                                    .time = size,
                                    .stays = !newest};
@@ -479,6 +481,11 @@ static void begins_from(struct fake_net *net, uint32_t rank, uint64_t size, bool
                                            net->now, told, &a),
                      0);
     assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
+}
+
+static void begins_from(struct fake_net *net, uint32_t rank, uint64_t size, bool newest)
+{
+    begins_as(net, rank, size, newest, true);
 }
 
 /* What the first has found of whom that is known, for as long as somebody writes the file. Who has to have
@@ -793,6 +800,42 @@ static void test_joined_dies(void **state)
     }
 }
 
+/* Nobody waits for who changes a published file, as long as no other node does; nor if it is killed. Then
+ * readers wait for both. */
+static void test_quiet(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct fake_net *net = fake_net_create(6, 2, (uint64_t)how);
+        uint32_t a = stranger(net, DYAD_RANK_NONE), b = stranger(net, a), r = 0;
+
+        while (r == a || r == b)
+            r++;
+        if (how > 0)
+            assert_int_equal(closes_joint(net, a), 0);
+        begins_as(net, b, 7, false, false);
+        is(net, r, how ? 0 : EBUSY, how ? DYAD_RANK_NONE : b);
+        if (how > 0)
+            assert_false(is_written(net, r));
+        if (how == 1) {
+            fake_net_kill(net, b, true);
+            fake_net_run(net, 5 * SEC);
+            is(net, r, 0, DYAD_RANK_NONE);
+        } else if (how == 2) {
+            begins_as(net, a, 7, false, false);
+            assert_true(is_written(net, r));
+            writes(net, a, DHT_WRITING_END);
+            is(net, r, EBUSY, b);
+            writes(net, b, DHT_WRITING_END);
+            is(net, r, 0, DYAD_RANK_NONE);
+        } else if (how == 3) { /* MPI_File_open, by another process of that rank */
+            begins_as(net, b, 7, false, true);
+            is(net, r, EBUSY, b);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 /* Who appends to a published file is killed: that is whole without what it has written. If there is none yet, it is
  * missing. */
 static void test_appender_dies(void **state)
@@ -819,15 +862,25 @@ static void test_appender_dies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_end),        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_abandoned),        cmocka_unit_test(test_abandoned_late),
-        cmocka_unit_test(test_writer_dies),      cmocka_unit_test(test_homes_die),
-        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_end),
-        cmocka_unit_test(test_joined),           cmocka_unit_test(test_joined_over),
-        cmocka_unit_test(test_joined_passed_on), cmocka_unit_test(test_joined_dies),
-        cmocka_unit_test(test_joined_root),      cmocka_unit_test(test_joined_owner),
-        cmocka_unit_test(test_joined_removed),   cmocka_unit_test(test_joined_named_again),
-        cmocka_unit_test(test_joined_since),     cmocka_unit_test(test_appender_dies),
+        cmocka_unit_test(test_begin_end),
+        cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_abandoned_late),
+        cmocka_unit_test(test_writer_dies),
+        cmocka_unit_test(test_homes_die),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_joined_over),
+        cmocka_unit_test(test_joined_passed_on),
+        cmocka_unit_test(test_joined_dies),
+        cmocka_unit_test(test_joined_root),
+        cmocka_unit_test(test_joined_owner),
+        cmocka_unit_test(test_joined_removed),
+        cmocka_unit_test(test_joined_named_again),
+        cmocka_unit_test(test_joined_since),
+        cmocka_unit_test(test_appender_dies),
+        cmocka_unit_test(test_quiet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
