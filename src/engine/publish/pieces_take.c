@@ -59,18 +59,8 @@ struct taking {
     int error;       /* of the pool's job */
 };
 
-/* What a file of this node has given way to (pieces_gave_way()): the last for each name, until its
- * owner is gone. It is kept when the owner was told, for that may be lost and asked again. */
-struct yielded {
-    struct yielded *prev, *next; /* utlist */
-    struct dyad_version version;
-    uint32_t owner;
-    char upath[];
-};
-
 struct pieces_taken {
     struct taking *takings;
-    struct yielded *yielded;
 };
 
 static void taking_free(struct taking *t)
@@ -232,49 +222,6 @@ static bool is_first(const struct taking *t, const struct produce *ours)
            0;
 }
 
-static struct yielded *yielded_find(const struct member *member, const char *upath)
-{
-    struct yielded *y;
-
-    DL_FOREACH(OWN(member, pieces_taken)->yielded, y)
-    {
-        if (strcmp(y->upath, upath) == 0)
-            break;
-    }
-    return y;
-}
-
-static void yielded_drop(struct member *member, struct yielded *y)
-{
-    DL_DELETE(OWN(member, pieces_taken)->yielded, y);
-    free(y);
-}
-
-void pieces_gave_way(struct member *member, const struct dyad_entry *to)
-{
-    struct yielded *y = yielded_find(member, to->upath);
-
-    if (y)
-        yielded_drop(member, y);
-    if (!(y = calloc(1, sizeof(*y) + strlen(to->upath) + 1))) {
-        log_error("out of memory: closes of \"%s\" may wait for good; if so, end the job",
-                  to->upath);
-        return;
-    }
-    y->version = to->version;
-    y->owner = to->owner;
-    strcpy(y->upath, to->upath);
-    DL_APPEND(OWN(member, pieces_taken)->yielded, y);
-}
-
-/* Our file has given way to what the sender is to publish. */
-static bool is_yielded_to(const struct taking *t)
-{
-    const struct yielded *y = yielded_find(t->member, t->upath);
-
-    return y && dyad_version_cmp(&y->version, &t->version) == 0;
-}
-
 /* Our file in that directory. 0; ENOENT; ESTALE: another version is to come in its place, which
  * who has it open and reads does not see; or EBUSY: there is no record of what was written to it. */
 static int find_in(struct taking *t, struct member_dmd *dmd)
@@ -305,7 +252,7 @@ static int find(struct taking *t)
     const struct produce *ours = produce_merging(member, t->upath);
     int rc = ENOENT;
 
-    if (!t->apply.shown && ((ours && is_first(t, ours)) || is_yielded_to(t)))
+    if (!t->apply.shown && ours && is_first(t, ours))
         return EAGAIN;
     t->apply.kept = t->apply.shown && produce_bringing(member, t->upath);
     if (produce_pending(member, t->upath) && !t->apply.kept)
@@ -469,7 +416,6 @@ static void some_published(struct member *member, const char *upath)
 
 static void sender_gone(struct member *member, uint32_t rank)
 {
-    struct yielded *y, *next;
     struct taking *t, *tmp;
 
     DL_FOREACH_SAFE(OWN(member, pieces_taken)->takings, t, tmp)
@@ -479,11 +425,6 @@ static void sender_gone(struct member *member, uint32_t rank)
         t->gone = true;
         if (t->state == IDLE)
             taking_free(t);
-    }
-    DL_FOREACH_SAFE(OWN(member, pieces_taken)->yielded, y, next)
-    {
-        if (y->owner == rank)
-            yielded_drop(member, y);
     }
     try_held(member);
 }
@@ -508,8 +449,6 @@ static void taking_destroy(struct member *member)
     {
         taking_free(t);
     }
-    while (OWN(member, pieces_taken)->yielded)
-        yielded_drop(member, OWN(member, pieces_taken)->yielded);
 }
 
 const struct member_module pieces_taken_module = {

@@ -14,9 +14,4 @@ void pieces_retry(struct member *member);
  * it is not as it was published. modules_published() follows. Loop thread. */
 bool pieces_are_taken(struct member *member, const char *upath);
 
-/* A publish here of others' pieces was refused by one home for `to` (copied). Another home may have
- * refused `to` for what was published here: then its owner comes to give its pieces, and is told to publish
- * instead (EAGAIN). Without memory that is logged. Loop thread. */
-void pieces_gave_way(struct member *member, const struct dyad_entry *to);
-
 #endif

@@ -302,8 +302,6 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     } else if (status == ECANCELED) {
         log_debug("\"%s\" was changed by another process before it was published",
                   p->upath);
-        if (p->merged && p->gives_way)
-            pieces_gave_way(member, &p->other);
         status = p->gone                                      ? gone_status(p)
                  : p->merged && (p->stopped || p->superseded) ? ESTALE
                                                               : 0;

@@ -30,7 +30,6 @@ struct produce {
     bool merges;                /* ... to whose owner its pieces are being sent; */
     uint32_t taker;             /* or to another rank of its node, if that is gone; */
     struct dyad_version absent; /* which had not this version (any more) */
-    unsigned nstale;            /* how often that had given way to another one */
     bool brings;                /* what that version has is being brought: it gives way */
     bool unmerged;              /* that has failed, ... */
     uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */

@@ -4,7 +4,7 @@
  *   that node answers                              then
  *   0: they are in its file, which it publishes    the publish has ended
  *   EAGAIN: it gives way to us                     what is in its file is brought, and ours follows its version
- *   ESTALE: it has given way to a third one        that one is looked up, and is sent them
+ *   ESTALE: it has given way to a third one        the same: where the homes know that one, it is sent them
  *   ENOENT: it has the file no more                the homes are asked anew
  *   EHOSTUNREACH: the rank is gone                 another one of its node is sent them, if there is one
  *   another error                                  a conflict (lost_update.c)
@@ -17,10 +17,6 @@
 #include "engine/publish/pieces_send.h"
 #include "engine/publish/pieces_show.h"
 #include "engine/publish/produce_impl.h"
-
-/* How often others may give way before the pieces have come to one: a bound for what should
- * not happen. */
-#define STALE_MAX 100
 
 static void pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length);
 
@@ -50,22 +46,6 @@ void produce_merge(struct produce *p)
     entry.version = p->version; /* that was refused */
     if (pieces_send(p->member, &out) < 0)
         pieces_sent(p, errno, 0, 0);
-}
-
-/* What has come in the place of the version whose node was asked to take the pieces. */
-static void newer_looked_up(void *arg, int status, const struct dyad_entry *entry)
-{
-    struct produce *p = arg;
-
-    p->lookup = NULL;
-    if (status || !pieces_may_send(p, entry)) {
-        produce_ask_anew(p);
-        return;
-    }
-    p->other = *entry;
-    p->other.upath = p->upath;
-    p->taker = entry->owner;
-    produce_merge(p);
 }
 
 /* The rank that was to take the pieces is gone. True: another one of its node, which has the same
@@ -105,8 +85,9 @@ static void yielded_brought(void *arg, int status)
     produce_ask_anew(p);
 }
 
-/* The other node gives way. It has sent what it has written itself, but in its version may be what third nodes
- * have published, too. */
+/* The other node gives way. To us: it has sent what it has written itself, but in its version may be what third
+ * nodes have published, too. To a third one: that may come to ask for it, or not have been published by all homes
+ * (one of them may keep a version that its publisher has given up, and nobody else would replace). */
 static void bring_yielded(struct produce *p)
 {
     p->brings = true;
@@ -115,8 +96,7 @@ static void bring_yielded(struct produce *p)
         yielded_brought(p, errno);
 }
 
-/* ESTALE: a home that refused us may not have heard of that yet. Another error: the homes are asked anew, and
- * refuse it again if the other version is still there. */
+/* Another error: the homes are asked anew, and refuse it again if the other version is still there. */
 static void pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length)
 {
     struct produce *p = arg;
@@ -129,11 +109,7 @@ static void pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length
         produce_merge(p);
         return;
     }
-    if (status == ESTALE && ++p->nstale < STALE_MAX &&
-        (p->lookup = dht_node_lookup(p->member->dht, p->upath, NET_LOOKUP_WAIT,
-                                     &p->other.version, newer_looked_up, p)))
-        return;
-    if (status == EAGAIN) {
+    if (status == EAGAIN || status == ESTALE) {
         bring_yielded(p);
         return;
     }

@@ -288,30 +288,6 @@ static void test_first(void **state)
     assert_int_equal(answered, 0);
 }
 
-/* Our file has given way to that version, and to no other of that node, until its owner is gone. */
-static void test_gave_way(void **state)
-{
-    struct dyad_entry to = {.upath = "f", .owner = SENDER, .version.counter = 9};
-
-    (void)state;
-    pieces_gave_way(&member, &to);
-    sends_as(7, 9, 0);
-    assert_int_equal(answered, EAGAIN);
-    sends_as(7, 9, 0); /* the answer may have been lost */
-    assert_int_equal(answered, EAGAIN);
-    sends_as(7, 10, 0);
-    assert_int_equal(answered, -1);
-    publishes(0);
-    assert_int_equal(answered, 0);
-    to.version.counter = 11;
-    pieces_gave_way(&member, &to);
-    pieces_taken_module.peer_down(&member, SENDER);
-    sends_as(7, 11, 0);
-    assert_int_equal(answered, -1);
-    publishes(0);
-    assert_int_equal(answered, 0);
-}
-
 /* It gives way to a third node's, which comes in its place: who reads it there is not told so. */
 static void test_superseded(void **state)
 {
@@ -413,7 +389,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_taken),       T(test_held),       T(test_first), T(test_gave_way),
+        T(test_taken),       T(test_held),       T(test_first),
         T(test_superseded),  T(test_shown),      T(test_met),   T(test_removed),
         T(test_sender_gone), T(test_unrecorded),
     };
