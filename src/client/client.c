@@ -264,10 +264,9 @@ int client_consume_patient(struct client *client, const char *upath, uint8_t fla
 }
 
 static int consume(struct client *client, const char *upath, uint8_t flags,
-                   uint64_t timeout_ms, bool interruptible)
+                   uint64_t timeout_ms, bool interruptible, struct net_msg *reply)
 {
-    struct net_msg reply;
-    struct client_asking a = {.reply = &reply, .interruptible = interruptible};
+    struct client_asking a = {.reply = reply, .interruptible = interruptible};
     int rc = ask_consume(client, upath, flags, timeout_ms, &a);
 
     if (rc == 0)
@@ -278,13 +277,17 @@ static int consume(struct client *client, const char *upath, uint8_t flags,
 int client_consume(struct client *client, const char *upath, uint8_t wait,
                    uint64_t timeout_ms)
 {
-    return consume(client, upath, wait, timeout_ms, false);
+    struct net_msg reply;
+
+    return consume(client, upath, wait, timeout_ms, false, &reply);
 }
 
 int client_consume_to_open(struct client *client, const char *upath, uint8_t wait,
                            uint64_t timeout_ms)
 {
-    return consume(client, upath, wait, timeout_ms, wait != 0);
+    struct net_msg reply;
+
+    return consume(client, upath, wait, timeout_ms, wait != 0, &reply);
 }
 
 int client_prefetch(struct client *client, const char *upath)
@@ -299,12 +302,17 @@ int client_prefetch(struct client *client, const char *upath)
 }
 
 int client_consume_to_write(struct client *client, const char *upath, bool makes,
-                            bool joins)
+                            struct dyad_version *ahead)
 {
-    return consume(client, upath,
-                   NET_CONSUME_WRITER | (makes ? NET_CONSUME_MAKES : 0) |
-                       (joins ? NET_CONSUME_ANY : 0),
-                   0, false);
+    struct net_msg reply;
+    int rc = consume(client, upath,
+                     NET_CONSUME_WRITER | (makes ? NET_CONSUME_MAKES : 0) |
+                         (ahead ? NET_CONSUME_ANY : 0),
+                     0, false, &reply);
+
+    if (rc < 0 && errno == EUCLEAN && ahead)
+        *ahead = reply.entry.version;
+    return rc;
 }
 
 int client_produce(struct client *client, enum engine_role role, const char *upath,
@@ -358,8 +366,10 @@ int client_writing(struct client *client, enum engine_role role, const char *upa
 
 int client_await_unwritten(struct client *client, const char *upath, uint64_t timeout_ms)
 {
-    return consume(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_UNWRITTEN, timeout_ms,
-                   true);
+    struct net_msg reply;
+
+    return consume(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_UNWRITTEN, timeout_ms, true,
+                   &reply);
 }
 
 int client_stat(struct client *client, const char *upath, struct net_msg *reply, void *buf)

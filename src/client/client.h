@@ -80,10 +80,10 @@ int client_consume_to_open(struct client *client, const char *upath, uint8_t wai
 int client_prefetch(struct client *client, const char *upath);
 /* Before an open for writing: fetch upath if it is published and the name does not exist
  * here. Waits neither for a publish nor for another writer. `makes`: the open makes the file if
- * there is none, and the homes are to know; `joins`: it may be ahead of what is published, as others have it
- * who write it, and is superseded then. */
+ * there is none, and the homes are to know; `ahead` (may be NULL): it may be ahead of what is published, as others have it
+ * who write it; then it is superseded, -1 with EUCLEAN, and *ahead the version. */
 int client_consume_to_write(struct client *client, const char *upath, bool makes,
-                            bool joins);
+                            struct dyad_version *ahead);
 /* Find out, by DYAD_WAIT and the program of this process, whether an open of upath waits.
  * 0: no. NET_LOOKUP_WAIT: yes; with NET_CONSUME_PROBE: only if the member finds that it
  * will come. May look at /proc and directories, and ask the member; errno is kept. */

@@ -55,16 +55,18 @@ bool client_join_waits(struct client *client, enum engine_role role, const char 
 }
 
 int client_fetch_to_write(struct client *client, enum engine_role role, const char *upath,
-                          int flags, bool waits, bool *noted, struct stat *st)
+                          int flags, bool waits, struct client_found *found)
 {
     const struct client_dmd *dmd = &client->dmd[role];
+    struct stat *st = &found->st;
     struct stat link; /* dangling */
     bool ahead;
 
     if (!client_is_here(client, dmd, upath, flags, st)) {
-        *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
-        ahead = client_consume_to_write(client, upath, *noted,
-                                        dmd->extents && !(flags & O_APPEND)) < 0;
+        found->noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
+        ahead = client_consume_to_write(
+                    client, upath, found->noted,
+                    dmd->extents && !(flags & O_APPEND) ? &found->ahead : NULL) < 0;
         if (ahead && errno != EUCLEAN)
             return -1;
         if (client_is_here(client, dmd, upath, flags, st))

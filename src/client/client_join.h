@@ -28,11 +28,17 @@ bool client_join_waits(struct client *client, enum engine_role role, const char 
 
 #define CLIENT_FETCHED_AHEAD 2
 
-/* A file that will be changed in part, or added to, should be the newest; *st: that, or all zero.
- * *noted: the homes were told that it is made if there is none. 0; 1: there is none here, or only an older one; AHEAD: what is here counts for who
- * writes it together with others, with what these have written;
- * or -1: EALREADY: there is none, and another node makes it, too; ESTALE: it was here, and is out of date already. */
+struct client_found {
+    struct stat st;            /* of the file; or all zero */
+    bool noted;                /* the homes were told that it is made if there is none */
+    struct dyad_version ahead; /* with CLIENT_FETCHED_AHEAD: of which it is */
+};
+
+/* A file that will be changed in part, or added to, should be the newest. *found: all zero. 0; 1: there is none
+ * here, or only an older one; AHEAD: what is here counts for who writes it together with others, with what these
+ * have written; or -1: EALREADY: there is none, and another node makes it, too; ESTALE: it was here, and is out of
+ * date already. */
 int client_fetch_to_write(struct client *client, enum engine_role role, const char *upath,
-                          int flags, bool waits, bool *noted, struct stat *st);
+                          int flags, bool waits, struct client_found *found);
 
 #endif

@@ -163,7 +163,7 @@ static int op_consume(enum engine_role role, const char *upath, enum engine_cons
 
     (void)role;
     if (how == ENGINE_CONSUME_NAME)
-        return client_consume_to_write(client, upath, false, false);
+        return client_consume_to_write(client, upath, false, NULL);
     if (how == ENGINE_CONSUME_UPDATE || how == ENGINE_CONSUME_JOIN)
         wait |= NET_CONSUME_UPDATE;
     if (how == ENGINE_CONSUME_JOIN)

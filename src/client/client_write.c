@@ -207,15 +207,14 @@ static store_mark_t take_mark(struct client *client, struct client_dmd *s,
 static int begin(enum engine_role role, const char *upath, int flags, enum engine_write how,
                  bool last, engine_token *token)
 {
-    bool part = !(flags & (O_TRUNC | O_EXCL)), noted = false, met = false, old = false,
-         waits, waited;
+    bool part = !(flags & (O_TRUNC | O_EXCL)), met = false, old = false, waits, waited;
     /* Who appends has to know who else writes it. */
     bool absent = part && (flags & O_APPEND), shared = part;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
-    int saved = errno, found = 0;
+    int saved = errno, rc = 0;
+    struct client_found found = {0};
     store_mark_t mark;
-    struct stat st = {0};
 
     *token = 0;
     absent &= !(how & ENGINE_WRITE_ONCE);
@@ -225,8 +224,7 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
     if (how == ENGINE_WRITE_JOINS)
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
-        (found = client_fetch_to_write(client, role, upath, flags, waits, &noted, &st)) <
-            0) {
+        (rc = client_fetch_to_write(client, role, upath, flags, waits, &found)) < 0) {
         bool busy =
             errno == ESTALE; /* its node has written to it since, or will publish it soon */
         if (busy && (flags & O_APPEND) && !last)
@@ -238,13 +236,13 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
         part = shared = false;
     }
     /* Of who has found one the homes take no note. */
-    noted &= !S_ISREG(st.st_mode);
+    found.noted &= !S_ISREG(found.st.st_mode);
     /* One that is empty yet is as one that is made, by all who open it. */
-    shared |= part && S_ISREG(st.st_mode) && st.st_size == 0;
+    shared |= part && S_ISREG(found.st.st_mode) && found.st.st_size == 0;
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;
-    if (!(mark = take_mark(client, s, upath, flags, last || found != 0, &st)))
+    if (!(mark = take_mark(client, s, upath, flags, last || rc != 0, &found.st)))
         return -1;
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     if (!(flags & (O_TRUNC | O_EXCL)))
@@ -255,14 +253,16 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
         store_marks_may_record_later(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
-    writing_new(*token, upath, waits, noted, shared && s->extents);
-    writing_of(*token)->absent = absent && !S_ISREG(st.st_mode);
+    writing_new(*token, upath, waits, found.noted, shared && s->extents);
+    writing_of(*token)->absent = absent && !S_ISREG(found.st.st_mode);
     if (shared && s->extents)
         met = tell_shared(client, role, *token, upath, flags & O_APPEND, waited, &old);
     old |= met && s->extents && !join(client, role, *token, upath);
-    if (found == CLIENT_FETCHED_AHEAD)
+    if (rc == CLIENT_FETCHED_AHEAD) {
+        store_marks_set_ahead(s->marks, mark, &found.ahead);
         old |= !met || client_writing(client, role, upath, mark, NET_WRITING_SHOW) < 0;
-    if (old && ((flags & O_APPEND) || found == CLIENT_FETCHED_AHEAD)) {
+    }
+    if (old && ((flags & O_APPEND) || rc == CLIENT_FETCHED_AHEAD)) {
         give_up(*token);
         *token = 0;
         if (last)

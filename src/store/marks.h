@@ -123,6 +123,13 @@ void store_marks_will_look(struct store_marks *marks, store_mark_t mark);
  * such a look, the time of the open. For the caller for which store_marks_closed() has
  * returned true, or who acts for it. NONE: the mark is over, or 0. */
 void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_base *base);
+/* Before the real open: the file is ahead of that version (engine/fetch/transfer_end.c), which is what the
+ * description began from: its size and mtime do not tell. Who opens the file beside it began from that, too. */
+void store_marks_set_ahead(struct store_marks *marks, store_mark_t mark,
+                           const struct dyad_version *version);
+/* True if it has begun so: the version. For whom store_marks_base() is for. */
+bool store_marks_ahead(struct store_marks *marks, store_mark_t mark,
+                       struct dyad_version *version);
 /* True if fits(arg, base) is for what one of the descriptions of the file of that inode and
  * birth time began from, open ones and those of killed processes. */
 bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btime,

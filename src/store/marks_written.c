@@ -108,6 +108,18 @@ static uint32_t flags_of(struct store_marks *marks, store_mark_t mark)
     return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) ? base & MARKS_BASE_FLAGS : 0;
 }
 
+/* If that use of the slot is not over. */
+static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t set,
+                        uint32_t clear)
+{
+    _Atomic uint32_t *base = &look_of(marks, mark)->base;
+    uint32_t flags = atomic_load(base);
+
+    while ((flags & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) &&
+           !atomic_compare_exchange_weak(base, &flags, (flags & ~clear) | set))
+        ;
+}
+
 /* Of the descriptions of a file that are open for writing, `own` excepted. */
 struct writers {
     bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
@@ -115,7 +127,16 @@ struct writers {
     bool recorded;           /* each of them */
     bool joint;              /* any of them: store_marks_joint() */
     bool any, same; /* any that may have changed it; any that began as `own` has found it */
+    bool ahead;     /* any of them: store_marks_ahead(), ... */
+    struct dyad_version version; /* ... of that */
 };
+
+static struct dyad_version version_of(const struct marks_look *look)
+{
+    return (struct dyad_version){.counter = look->hash[0],
+                                 .rank = (uint32_t)(look->hash[1] >> 32),
+                                 .incarnation = (uint32_t)look->hash[1]};
+}
 
 static struct writers look_at_writers(struct store_marks *marks, store_mark_t own,
                                       uint64_t ino, uint64_t btime)
@@ -130,6 +151,7 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
     for (uint32_t i = 0; i < top; i++) {
         struct marks_slot *slot = &table->slots[i];
         const struct marks_look *look = &table->looks[i];
+        struct dyad_version version;
         store_mark_t mark;
         uint64_t word;
         uint32_t flags;
@@ -140,6 +162,7 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
             mark = marks_mark_of(word, i);
             same = marks_same_file(slot, ino, btime);
             flags = flags_of(marks, mark);
+            version = version_of(look);
             begun_so = (flags & MARKS_BASE_FROM) && !(flags & MARKS_BASE_JOINED) && found &&
                        look->size == found->size && look->mtime == found->mtime;
         } while (atomic_load(&slot->word) != word);
@@ -153,6 +176,10 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
         writers.undecided |= (flags & MARKS_BASE_OPENS) != 0;
         writers.joint |= (flags & MARKS_BASE_JOINT) != 0;
         writers.recorded &= (flags & MARKS_BASE_RECORDED) != 0;
+        if (flags & MARKS_BASE_AHEAD) {
+            writers.ahead = true;
+            writers.version = version;
+        }
     }
     return writers;
 }
@@ -186,6 +213,8 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
         atomic_fetch_or(&look->base, MARKS_BASE_OVERTAKEN);
     if (writers.any && !writers.same)
         atomic_fetch_or(&look->base, MARKS_BASE_JOINED);
+    if (writers.ahead)
+        store_marks_set_ahead(marks, mark, &writers.version);
     atomic_fetch_and(&look->base, ~MARKS_BASE_LOOKS);
     look->mode = st.st_mode;
     look->nlink = (uint32_t)st.st_nlink;
@@ -197,12 +226,32 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
         goto out;
     if (look->ctime + soon < now())
         atomic_store(&look->kind, MARKS_LOOK_TIMES);
-    else if (content(fd, look->size, look->hash) == 0)
+    else if (!(flags_of(marks, mark) & MARKS_BASE_AHEAD) &&
+             content(fd, look->size, look->hash) == 0)
         atomic_store(&look->kind, MARKS_LOOK_CONTENT);
     else if (!soon && look->mtime < now() && await_tick(look->ctime))
         atomic_store(&look->kind, MARKS_LOOK_TIMES);
 out:
     errno = saved;
+}
+
+void store_marks_set_ahead(struct store_marks *marks, store_mark_t mark,
+                           const struct dyad_version *version)
+{
+    struct marks_look *look = look_of(marks, mark);
+
+    look->hash[0] = version->counter;
+    look->hash[1] = (uint64_t)version->rank << 32 | version->incarnation;
+    change_base(marks, mark, MARKS_BASE_AHEAD, 0);
+}
+
+bool store_marks_ahead(struct store_marks *marks, store_mark_t mark,
+                       struct dyad_version *version)
+{
+    uint64_t word;
+
+    *version = version_of(look_of(marks, mark));
+    return marks_find(marks, mark, &word) && (flags_of(marks, mark) & MARKS_BASE_AHEAD);
 }
 
 void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_base *base)
@@ -243,18 +292,6 @@ bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btim
             return true;
     }
     return false;
-}
-
-/* If that use of the slot is not over. */
-static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t set,
-                        uint32_t clear)
-{
-    _Atomic uint32_t *base = &look_of(marks, mark)->base;
-    uint32_t flags = atomic_load(base);
-
-    while ((flags & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) &&
-           !atomic_compare_exchange_weak(base, &flags, (flags & ~clear) | set))
-        ;
 }
 
 /* Any other version is not mistaken for what the description began from. Of one that has not been

@@ -12,7 +12,8 @@
 struct marks_look {
     uint64_t begun; /* when the open began: CLOCK_REALTIME_COARSE, ns */
     uint64_t size, mtime, ctime;
-    uint64_t hash[2]; /* of the content, with MARKS_LOOK_CONTENT */
+    uint64_t
+        hash[2]; /* of the content, with MARKS_LOOK_CONTENT; or, with AHEAD, a version */
     uint32_t mode, nlink;
     _Atomic uint32_t kind; /* enum marks_look_kind */
     _Atomic uint32_t base; /* of the use of the slot (MARKS_BASE()), and flags of these */
@@ -26,12 +27,13 @@ struct marks_look {
 #define MARKS_BASE_OVERTAKEN 2u
 #define MARKS_BASE_RECORDED  4u /* store_marks_recorded(), ... */
 #define MARKS_BASE_DECIDED   8u /* ... and the open has ended; else: unless it is cleared */
-#define MARKS_BASE_JOINS     16u  /* store_marks_joins() */
-#define MARKS_BASE_LATER     32u  /* not RECORDED, but may be: store_marks_record_all() */
-#define MARKS_BASE_OPENS     64u  /* DECIDED, LATER or neither is about to be said */
-#define MARKS_BASE_JOINED    128u /* another one was changing it: it is nobody's version */
-#define MARKS_BASE_JOINT     256u /* store_marks_joint() */
-#define MARKS_BASE_LOOKS     512u /* FROM is about to be said */
+#define MARKS_BASE_JOINS     16u   /* store_marks_joins() */
+#define MARKS_BASE_LATER     32u   /* not RECORDED, but may be: store_marks_record_all() */
+#define MARKS_BASE_OPENS     64u   /* DECIDED, LATER or neither is about to be said */
+#define MARKS_BASE_JOINED    128u  /* another one was changing it: it is nobody's version */
+#define MARKS_BASE_JOINT     256u  /* store_marks_joint() */
+#define MARKS_BASE_LOOKS     512u  /* FROM is about to be said */
+#define MARKS_BASE_AHEAD     1024u /* store_marks_set_ahead() */
 
 enum marks_look_kind {
     MARKS_LOOK_NONE, /* it counts as written */

@@ -19,6 +19,8 @@ typedef void (*consume_fn)(void *arg, int status);
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
                               void *arg);
+/* Where to say, before fn(arg, EUCLEAN) is called, of which version it is ahead. Not if it ends otherwise. */
+void consume_set_ahead(struct consume *consume, struct dyad_version *ahead);
 void consume_cancel(struct consume *consume);
 /* True if a file is being fetched for a process of this rank. */
 bool consume_is_fetching(const struct member *member);

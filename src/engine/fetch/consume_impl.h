@@ -57,6 +57,7 @@ struct consume {
     pid_t pid, tid;
     consume_fn fn;
     void *arg;
+    struct dyad_version *ahead; /* consume_set_ahead(); or NULL */
     uint64_t since;
 
     /* Fields that are in use only during some states: consume_enter() resets them. */

@@ -110,8 +110,15 @@ void consume_end(struct consume *c, int status)
     consume_fn fn = c->fn;
     void *arg = c->arg;
 
+    if (status == EUCLEAN && c->ahead)
+        *c->ahead = c->transfer.version;
     consume_cancel(c);
     fn(arg, status);
+}
+
+void consume_set_ahead(struct consume *c, struct dyad_version *ahead)
+{
+    c->ahead = ahead;
 }
 
 bool consume_is_fetching(const struct member *member)

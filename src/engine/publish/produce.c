@@ -329,17 +329,22 @@ int produce_publish(struct produce *p)
 {
     const void *bytes =
         p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
+    struct store_marks *marks = p->member->dmd[p->role].marks;
     struct dyad_base base = p->base;
+    struct dyad_version version;
     int rc;
 
-    if (p->mark && base.kind != DYAD_BASE_VERSION)
-        store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
+    if (p->mark && base.kind != DYAD_BASE_VERSION) {
+        store_marks_base(marks, p->mark, &base);
+        if (store_marks_ahead(marks, p->mark, &version))
+            base = dht_base_version(&version);
+    }
     if (p->mark)
         joined_writers_opened(p->member, p->upath);
     base.looked = util_clock_now();
     p->base.stays = p->mark && is_written_beside(p);
     p->joint = p->mark && base.kind != DYAD_BASE_SINCE && p->record.entry.recorded &&
-               store_marks_shared_file(p->member->dmd[p->role].marks, p->mark);
+               store_marks_shared_file(marks, p->mark);
     /* This description was opened after a removal that others of this node, who still write the
      * file, are to be told of: what it writes counts. */
     base.joint = p->joint && base.kind != DYAD_BASE_OVERTAKEN;

@@ -47,9 +47,10 @@ struct request {
     struct bring *bring;
     struct dht_lookup *lookup;
     struct locks_op *lock;
-    int list_status;   /* a page of names could not be queued */
-    uint64_t ino, dev; /* for the answer to a STAT */
-    bool looked;       /* for that to a CONSUME */
+    int list_status;           /* a page of names could not be queued */
+    uint64_t ino, dev;         /* for the answer to a STAT */
+    bool looked;               /* for that to a CONSUME, ... */
+    struct dyad_version ahead; /* ... and this */
 };
 
 static struct request *request_of(const struct guest *guest)
@@ -87,6 +88,7 @@ static void answer(struct guest *guest, int status, const struct dyad_entry *ent
         .type = NET_MSG_DONE,
         .flags = r->looked ? NET_DONE_LOOKED : 0,
         .status = status,
+        .entry.version = r->ahead,
         .ino = r->ino,
         .dev = r->dev,
     };
@@ -372,6 +374,8 @@ static void consume_begin(struct guest *guest)
                       msg->thread, consumed, guest);
     if (!request_of(guest)->consume)
         answer(guest, errno, NULL);
+    else
+        consume_set_ahead(request_of(guest)->consume, &request_of(guest)->ahead);
 }
 
 /* The copy here, if any, is validated: begin the consume. */

@@ -266,6 +266,38 @@ static void test_base(void **state)
     store_marks_abort(marks, other);
 }
 
+/* A file that is ahead of a version: that is what it counts as, by number, also for who opens it beside. */
+static void test_ahead(void **state)
+{
+    const struct dyad_version version = {.counter = 7, .rank = 3, .incarnation = 1};
+    struct dyad_version is;
+    store_mark_t first;
+    int fd, second;
+
+    (void)state;
+    make_copy("ahead", 100);
+    first = store_marks_begin(marks, "ahead");
+    assert_false(store_marks_ahead(marks, first, &is));
+    store_marks_set_ahead(marks, first, &version);
+    fd = open(scratch_path(scratch, "ahead"), O_RDWR);
+    assert_int_equal(store_marks_opened(marks, first, fd, false), 0);
+    store_marks_look(marks, first, fd);
+    store_marks_overtaken(marks, first, 0, 0, NULL);
+    assert_true(store_marks_ahead(marks, first, &is));
+    assert_int_equal(dyad_version_cmp(&is, &version), 0);
+    second = begin("ahead", O_RDWR);
+    assert_true(store_marks_ahead(marks, mark_of_open, &is));
+    assert_int_equal(dyad_version_cmp(&is, &version), 0);
+    assert_false(end("ahead", second)); /* nothing was written */
+    mark_of_open = first;
+    assert_int_equal(pwrite(fd, "change", 6, 0), 6);
+    assert_true(end("ahead", fd));
+    assert_false(store_marks_ahead(marks, first, &is));
+    fd = begin("ahead", O_RDWR);
+    assert_false(store_marks_ahead(marks, mark_of_open, &is)); /* another use of the slot */
+    end("ahead", fd);
+}
+
 /* Who opens it while another one changes it has found no version of it; by chance it may look
  * like one. */
 static void test_base_joined(void **state)
@@ -536,13 +568,21 @@ static void test_record_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_base),           cmocka_unit_test(test_base_joined),
-        cmocka_unit_test(test_base_of_any),    cmocka_unit_test(test_copy_unchanged),
-        cmocka_unit_test(test_copy_rewritten), cmocka_unit_test(test_changed_otherwise),
-        cmocka_unit_test(test_original),       cmocka_unit_test(test_made),
-        cmocka_unit_test(test_not_looked_at),  cmocka_unit_test(test_another_process),
-        cmocka_unit_test(test_linked),         cmocka_unit_test(test_record),
-        cmocka_unit_test(test_record_since),   cmocka_unit_test(test_record_at_once),
+        cmocka_unit_test(test_base),
+        cmocka_unit_test(test_base_joined),
+        cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_base_of_any),
+        cmocka_unit_test(test_copy_unchanged),
+        cmocka_unit_test(test_copy_rewritten),
+        cmocka_unit_test(test_changed_otherwise),
+        cmocka_unit_test(test_original),
+        cmocka_unit_test(test_made),
+        cmocka_unit_test(test_not_looked_at),
+        cmocka_unit_test(test_another_process),
+        cmocka_unit_test(test_linked),
+        cmocka_unit_test(test_record),
+        cmocka_unit_test(test_record_since),
+        cmocka_unit_test(test_record_at_once),
         cmocka_unit_test(test_record_later),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
