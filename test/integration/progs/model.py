@@ -7,8 +7,7 @@ model.py drive RANKS SEED N    tells the ranks N operations at random, each when
 
 All ranks have the file open as they like, but who has emptied it (O_TRUNC) is alone. It is read by its name when none has
 it open for writing, for such a read waits until then. A failure ends the file: the next one has another name. Who joins
-when it was mapped waits, so nobody does; and a file that one of them has closed already is opened by one rank alone, or by
-all to append to it.
+when it was mapped waits, so nobody does.
 """
 import errno, fcntl, json, mmap, os, random, socket, sys
 
@@ -95,7 +94,7 @@ class Driver:
     def begin(self):
         self.files += 1
         self.content, self.open = None, {}  # (rank, number): how
-        self.fresh, self.mapped = True, False  # nobody has closed it since it was made, or mapped it
+        self.mapped = False
         self.path = f"{SSD}/f{self.files}"
 
     def ask(self, rank, **op):
@@ -145,9 +144,7 @@ class Driver:
         if op == "open":
             hows = ["make"] * 3 + ["append"] + ["change"] * (4 * (self.content is not None))
             how = rng.choice(hows + ["empty"] * (not self.open))
-            if self.content is None or how == "empty" and not self.open:
-                self.fresh = True
-            if self.open and (self.mapped or not self.fresh and {how, *self.open.values()} != {"append"}):
+            if self.open and self.mapped:
                 return  # not put together (docs/semantics.md)
             number = min({0, 1} - {n % 2 for n in mine}) + 2 * rank
             self.must(None, rank, op="open", fd=number, path=self.path, how=how)
@@ -161,7 +158,7 @@ class Driver:
             if rng.random() < 0.5:
                 self.begin()
             else:  # the name is made anew at once, by whoever comes next
-                self.content, self.fresh, self.mapped = None, True, False
+                self.content, self.mapped = None, False
         elif op == "rename":
             self.must(None, rank, op=op, path=self.path, how=self.path + "n")
             self.path += "n"
@@ -199,7 +196,7 @@ class Driver:
         else:
             if op == "close":
                 del self.open[rank, fd]
-                self.fresh = False
+                self.mapped = self.mapped and bool(self.open)
             self.must(None, rank, op=op, fd=fd)
 
     def close_all(self):
