@@ -57,6 +57,19 @@ bool dht_base_is_other(const struct dyad_base *base, const struct dyad_entry *th
            (has_content(there) || base->size > 0) && !is_of(base, there);
 }
 
+bool dht_base_is_behind(const struct dyad_base *base, const struct dyad_entry *entry,
+                        const struct dyad_entry *there)
+{
+    if (!base->looks || entry->state != DYAD_ENTRY_PUBLISHED || !S_ISREG(entry->mode) ||
+        there->state != DYAD_ENTRY_PUBLISHED || !S_ISREG(there->mode) ||
+        there->owner == entry->owner || !dyad_storage_equal(there->storage, entry->storage))
+        return false;
+    if (there->mtime_sec != entry->mtime_sec)
+        return there->mtime_sec > entry->mtime_sec;
+    return there->mtime_nsec > entry->mtime_nsec ||
+           (there->mtime_nsec == entry->mtime_nsec && there->size > entry->size);
+}
+
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage)
 {

@@ -17,6 +17,11 @@
  * other; nothing is lost of an empty file that was empty before. Thread-safe (no state). */
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage);
+/* True if `there`, which is in force, may be a later state of the file that `entry` describes, as another rank of its
+ * node has looked at it: of two ranks that look at one moment the later version may be of who has looked first.
+ * Its publisher is to look again; or `there` is another file, or its mtime was set back. */
+bool dht_base_is_behind(const struct dyad_base *base, const struct dyad_entry *entry,
+                        const struct dyad_entry *there);
 /* True if the published file `there` is not the one that a writer has found, of another node. */
 bool dht_base_is_other(const struct dyad_base *base, const struct dyad_entry *there);
 /* The base of a writer that has found the file of that entry. */

@@ -233,8 +233,10 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
         return true;
     }
     order = dyad_version_cmp(&msg->entry.version, &record->entry.version);
-    if (order < 0 || (order > 0 && dht_base_is_overtaken(&msg->base, &record->entry,
-                                                         msg->entry.storage))) {
+    if (order < 0 ||
+        (order > 0 &&
+         (dht_base_is_overtaken(&msg->base, &record->entry, msg->entry.storage) ||
+          dht_base_is_behind(&msg->base, &msg->entry, &record->entry)))) {
         node_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
         return true;
     }

@@ -341,6 +341,8 @@ static void publish_next_version(struct dht_node *node, struct publish *op,
         publish_finish(node, op, ECANCELED);
         return;
     }
+    /* Once more only if it has found another file than before. */
+    op->base.looks = op->ahead != NULL && (refused == NULL || ahead == DHT_AHEAD_CHANGED);
     /* What was read before others could publish, and write, may be older than the version. */
     if (ahead == DHT_AHEAD_CHANGED || op->entry.conflict || refused != NULL)
         publish_without_bytes(node, op);
@@ -496,7 +498,8 @@ static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
             node->ops->written(node->arg, op->entry.upath);
     } else if (msg->type == NET_MSG_PUBLISH_REPLY && msg->status == ESTALE &&
                (dyad_version_cmp(version, &op->entry.version) >= 0 ||
-                dht_base_is_overtaken(&op->base, &msg->entry, op->entry.storage))) {
+                dht_base_is_overtaken(&op->base, &msg->entry, op->entry.storage) ||
+                dht_base_is_behind(&op->base, &op->entry, &msg->entry))) {
         if (op->own->highest < version->counter)
             op->own->highest = version->counter;
         if (op->repair)

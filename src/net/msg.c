@@ -156,6 +156,7 @@ _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN +
 #define ENDS       0x80u /* beside the kind of a base */
 #define STAYS      0x40u /* likewise */
 #define JOINT      0x20u /* likewise */
+#define LOOKS      0x10u /* likewise */
 
 const char *net_msg_name(enum net_msg_type type)
 {
@@ -251,14 +252,16 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
 
 static void walk_base(struct codec *c, struct dyad_base *base)
 {
-    uint8_t kind = (uint8_t)(base->kind | (base->ends ? ENDS : 0) |
-                             (base->stays ? STAYS : 0) | (base->joint ? JOINT : 0));
+    uint8_t kind =
+        (uint8_t)(base->kind | (base->ends ? ENDS : 0) | (base->stays ? STAYS : 0) |
+                  (base->joint ? JOINT : 0) | (base->looks ? LOOKS : 0));
 
     codec_u8(c, &kind);
     base->ends = kind & ENDS;
     base->stays = kind & STAYS;
     base->joint = kind & JOINT;
-    kind &= JOINT - 1;
+    base->looks = kind & LOOKS;
+    kind &= LOOKS - 1;
     codec_check(c, kind <= DYAD_BASE_VERSION);
     base->kind = kind;
     codec_u64(c, &base->size);

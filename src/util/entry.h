@@ -75,6 +75,7 @@ struct dyad_base {
     bool ends, stays;
     bool joint; /* what it has written is of a file that other nodes wrote, too, or could */
     uint64_t looked; /* when `ends` was found, ns, by the node's util_clock_now() */
+    bool looks;      /* its publisher can look at the file again (dht_base_is_behind()) */
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

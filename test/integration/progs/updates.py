@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Ranks change the same files in part, at random, and what they read is judged.
 
-updates.py work RANK RANKS SEED COUNT   COUNT operations on files in SSD; the log in W/updates.RANK
+updates.py work RANK RANKS SEED COUNT [KILLED]  COUNT operations on files in SSD; the log in W/updates.RANK. KILLED: that
+                                        part of the changes is made by a process that is killed, most of them in the midst
 updates.py check RANKS                  judge the logs
 
 A file is a row of slots; each rank writes its own with a number that rises. Lost is an update whose close succeeded
 before a read began which does not have it, though nobody replaced the file meanwhile; a false alarm, a close that fails
 (EIO) though nobody else wrote the file while it was open.
 """
-import errno, json, os, random, struct, sys, time
+import errno, json, os, random, signal, struct, sys, time
 
 SLOTS, FILES = 4, 3
 SLOT = struct.Struct("<HHI")  # rank + 1, slot, number
 REPLACES = ("anew", "rename", "remove")
 
 
-def work(rank, ranks, seed, count):
+def work(rank, ranks, seed, count, killed):
     rng = random.Random(seed * 1000 + rank)
     top, number, log = os.environ["SSD"], 0, []
 
@@ -59,6 +60,16 @@ def work(rank, ranks, seed, count):
         except OSError as e:
             return e.errno, kind, None
 
+    def dies(path, flags):
+        """A child makes the change. True: it was not killed before its end."""
+        pid = os.fork()
+        if not pid:
+            write(path, flags)
+            os._exit(0)
+        time.sleep(rng.expovariate(1 / 0.003))
+        os.kill(pid, signal.SIGKILL)
+        return os.waitpid(pid, 0)[1] == 0
+
     ailing = {}
     for _ in range(count):
         name = rng.randrange(FILES)
@@ -73,8 +84,14 @@ def work(rank, ranks, seed, count):
         elif kind in REPLACES:
             status, what, slot = replace(kind, path)
         else:
-            status, what, slot = write(path, os.O_CREAT if kind == "update" else 0)
-        ailing[name] = status == errno.EIO
+            flags = os.O_CREAT if kind == "update" else 0
+            if killed and rng.random() < killed:
+                kind = "ended" if dies(path, flags) else "killed"
+                number += 1
+                status, what, slot = 0, "", None
+            else:
+                status, what, slot = write(path, flags)
+        ailing[name] = status in (errno.EIO, errno.ETIMEDOUT)
         log.append([kind, name, begin, time.monotonic_ns(), status, what, slot, number])
         pause()
     with open(f"{os.environ['W']}/updates.{rank}", "w") as f:
@@ -97,7 +114,7 @@ def check(ranks):
         for op in ops:
             print("   ", {k: v for k, v in op.items() if k != "what" or op["kind"] != "read"})
 
-    judged = 0
+    judged, kills = 0, sum(op["kind"] == "killed" for op in every)
     for op in every:
         others = by_name[op["name"]]
         if op["kind"] == "read" and op["status"] == 0:
@@ -123,18 +140,18 @@ def check(ranks):
                 wrong += 1
                 print(f"failed for nothing:")
                 show(op)
-        elif op["status"] not in (0, errno.EIO, errno.ENOENT):
+        elif op["status"] not in (0, errno.EIO, errno.ENOENT, errno.ETIMEDOUT if kills else 0):
             wrong += 1
             print("failed:")
             show(op)
     closes = [op for op in every if op["kind"] in ("update", "join")]
     print(f"{len(every)} operations; {sum(o['kind'] == 'read' and not o['status'] for o in every)} reads, "
           f"{judged} slots of them judged; {sum(o['status'] == 0 for o in closes)} of {len(closes)} updates succeeded, "
-          f"{sum(o['status'] == errno.EIO and o['what'] == 'close' for o in closes)} were told of a conflict; {wrong} wrong")
-    return wrong or judged < len(every) / 4
+          f"{sum(o['status'] == errno.EIO and o['what'] == 'close' for o in closes)} were told of a conflict; {f'{kills} were killed; ' if kills else ''}{wrong} wrong")
+    return wrong or judged < len(every) / (20 if kills else 4)
 
 
 if sys.argv[1] == "work":
-    work(*map(int, sys.argv[2:]))
+    work(*map(int, sys.argv[2:6]), float(*sys.argv[6:]))
 else:
     sys.exit(check(int(sys.argv[2])) > 0)

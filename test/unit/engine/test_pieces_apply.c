@@ -308,7 +308,7 @@ static void is_version(const char *text)
     assert_int_equal(ftruncate(file, 0), 0);
     assert_int_equal(pwrite(file, text, strlen(text), 0), strlen(text));
     apply.base =
-        (struct dyad_base){DYAD_BASE_FROM, strlen(text), 1000, false, false, false, 0};
+        (struct dyad_base){DYAD_BASE_FROM, strlen(text), 1000, false, false, false, 0, false};
     store_extents_add_version(dmd.extents, apply.identity.ino, apply.identity.btime,
                               &apply.base);
 }
@@ -370,7 +370,7 @@ static void test_version_copy(void **state)
 {
     (void)state;
     assert_int_equal(pwrite(file, "copy", 4, 0), 4);
-    apply.base = (struct dyad_base){DYAD_BASE_FROM, 4, 1000, false, false, false, 0};
+    apply.base = (struct dyad_base){DYAD_BASE_FROM, 4, 1000, false, false, false, 0, false};
     piece(0, "n");
     assert_int_equal(applies(), ESTALE);
     has("copy");

@@ -323,8 +323,8 @@ static void test_newer(void **state)
 /* What was written since the file was some version; the first such place counts. */
 static void test_version(void **state)
 {
-    const struct dyad_base old = {DYAD_BASE_FROM, 10, 5, false, false, false, 0};
-    struct dyad_base other = {DYAD_BASE_FROM, 10, 6, false, false, false, 0}, last;
+    const struct dyad_base old = {DYAD_BASE_FROM, 10, 5, false, false, false, 0, false};
+    struct dyad_base other = {DYAD_BASE_FROM, 10, 6, false, false, false, 0, false}, last;
     uint64_t born = NOW;
     struct store_extent_list list;
 
