@@ -301,17 +301,6 @@ static void brought(void *arg, int status)
     prefetch_resume(member);
 }
 
-/* The connection is another's from now on. */
-static void guest_promote(struct guest *guest)
-{
-    struct member *member = guest->member;
-    pid_t pid = guest->pid;
-    int fd = guest_take(guest);
-
-    if (fd >= 0)
-        promoted_link_accept(member, fd, pid);
-}
-
 /* With a callback pending that keeps the guest, also when its process has gone. */
 static int pends(struct guest *guest, int rc)
 {
@@ -411,9 +400,15 @@ static enum engine_role role_of(const struct net_msg *msg)
 
 /* Handlers answer 0 if it is under way, or was answered; else -1 with errno. */
 
+/* The connection is another's from now on. */
 static int serve_promoted_join(struct guest *guest)
 {
-    guest_promote(guest);
+    struct member *member = guest->member;
+    pid_t pid = guest->pid;
+    int fd = guest_take(guest);
+
+    if (fd >= 0)
+        promoted_link_accept(member, fd, pid);
     return 0;
 }
 

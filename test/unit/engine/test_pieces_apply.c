@@ -307,8 +307,8 @@ static void is_version(const char *text)
     store_extents_add_unknown(dmd.extents, apply.identity.ino, apply.identity.btime, 7);
     assert_int_equal(ftruncate(file, 0), 0);
     assert_int_equal(pwrite(file, text, strlen(text), 0), strlen(text));
-    apply.base =
-        (struct dyad_base){DYAD_BASE_FROM, strlen(text), 1000, false, false, false, 0, false};
+    apply.base = (struct dyad_base){DYAD_BASE_FROM, strlen(text), 1000, false,
+                                    false,          false,        0,    false};
     store_extents_add_version(dmd.extents, apply.identity.ino, apply.identity.btime,
                               &apply.base);
 }

@@ -389,9 +389,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_taken),       T(test_held),       T(test_first),
-        T(test_superseded),  T(test_shown),      T(test_met),   T(test_removed),
-        T(test_sender_gone), T(test_unrecorded),
+        T(test_taken),      T(test_held),        T(test_first),
+        T(test_superseded), T(test_shown),       T(test_met),
+        T(test_removed),    T(test_sender_gone), T(test_unrecorded),
     };
     return cmocka_run_group_tests_name("pieces_take", tests, NULL, NULL);
 }
