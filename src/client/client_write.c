@@ -55,7 +55,7 @@ struct writing {
     bool waits;        /* as client_write_begin() was told */
     bool absent;       /* it has found no file, and does not empty or need to make it */
     bool noted;        /* of fetch_to_write(), or tell_shared() */
-    bool shared;       /* ENGINE_WRITE_SHARED */
+    bool shared;       /* others may write it together with it */
     bool begun;        /* the member knows of which version what is written are changes */
 };
 
@@ -237,8 +237,6 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
     }
     /* Of who has found one the homes take no note. */
     found.noted &= !S_ISREG(found.st.st_mode);
-    /* One that is empty yet is as one that is made, by all who open it. */
-    shared |= part && S_ISREG(found.st.st_mode) && found.st.st_size == 0;
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;
@@ -542,7 +540,9 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
     const char *upath = closing->upath;
     int saved = errno;
     int failed = 0;
-    bool last = store_marks_closed(marks, mark, closing->probe, mapped), written = false;
+    bool last = store_marks_closed(marks, mark, closing->probe, mapped), written = false,
+         noted;
+    uint64_t ino, btime;
 
     if (!last && (client_member_here() || client_promoted_table_wait())) {
         client_member_table_wait();
@@ -576,8 +576,10 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
         else
             store_marks_clear(marks, mark);
     } else if (last) {
+        /* Of one that another program has opened it is not known whether the homes were told. */
+        noted = closing->noted || store_marks_file(marks, mark, &ino, &btime);
         store_marks_clear(marks, mark);
-        tell_end(token, closing->noted, upath, NET_WRITING_END);
+        tell_end(token, noted, upath, NET_WRITING_END);
     }
     if (closing->probe >= 0)
         close(closing->probe);

@@ -201,6 +201,7 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
     uint64_t word, soon;
     int saved = errno;
     struct stat st;
+    bool ahead;
 
     if (!marks_find(marks, mark, &word) || fstat(fd, &st) < 0)
         goto out;
@@ -215,6 +216,7 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
         atomic_fetch_or(&look->base, MARKS_BASE_JOINED);
     if (writers.ahead)
         store_marks_set_ahead(marks, mark, &writers.version);
+    ahead = flags_of(marks, mark) & MARKS_BASE_AHEAD;
     atomic_fetch_and(&look->base, ~MARKS_BASE_LOOKS);
     look->mode = st.st_mode;
     look->nlink = (uint32_t)st.st_nlink;
@@ -226,10 +228,10 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
         goto out;
     if (look->ctime + soon < now())
         atomic_store(&look->kind, MARKS_LOOK_TIMES);
-    else if (!(flags_of(marks, mark) & MARKS_BASE_AHEAD) &&
-             content(fd, look->size, look->hash) == 0)
+    else if (!ahead && content(fd, look->size, look->hash) == 0)
         atomic_store(&look->kind, MARKS_LOOK_CONTENT);
-    else if (!soon && look->mtime < now() && await_tick(look->ctime))
+    else if (!soon && (ahead || look->mtime < now()) &&
+             await_tick(look->ctime > look->mtime ? look->ctime : look->mtime))
         atomic_store(&look->kind, MARKS_LOOK_TIMES);
 out:
     errno = saved;

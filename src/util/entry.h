@@ -73,7 +73,9 @@ struct dyad_base {
      * the close has not completed it (DYAD_COMPLETE_AT_EXIT, ..._AT_CHMOD).
      * Neither: that is not known. */
     bool ends, stays;
-    bool joint; /* what it has written is of a file that other nodes wrote, too, or could */
+    bool
+        joint; /* what it has written is of a file that other nodes wrote, too, or could; of a BEGIN:
+                   readers wait for it, though a version is published */
     uint64_t looked; /* when `ends` was found, ns, by the node's util_clock_now() */
     bool looks;      /* its publisher can look at the file again (dht_base_is_behind()) */
 };

@@ -96,7 +96,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         return DHT_AHEAD_CHANGED;
     if (there->state == DYAD_ENTRY_WITHDRAWN && was.kind == DYAD_BASE_VERSION) {
         p->stopped = p->removed = p->merged; /* who has sent the pieces asks anew */
-        base->kind = DYAD_BASE_NONE;
+        base->kind = DYAD_BASE_OVERTAKEN;    /* by any that is made since */
         return p->merged ? DHT_AHEAD_STOP : go;
     }
     if (was.kind == DYAD_BASE_FROM && is_told(p))

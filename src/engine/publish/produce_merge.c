@@ -4,7 +4,8 @@
  *   that node answers                              then
  *   0: they are in its file, which it publishes    the publish has ended
  *   EAGAIN: it gives way to us                     what is in its file is brought, and ours follows its version
- *   ESTALE: it has given way to a third one        the same: where the homes know that one, it is sent them
+ *   ESTALE: it has given way to a third one, of    the same, if there is anything: where the homes know that one, it
+ *   which it may have a copy already               is sent them
  *   ENOENT: it has the file no more                the homes are asked anew
  *   EHOSTUNREACH: the rank is gone                 another one of its node is sent them, if there is one
  *   another error                                  a conflict (lost_update.c)
@@ -80,7 +81,7 @@ static void yielded_brought(void *arg, int status)
     }
     if (status == 0 || status == ENOENT || status == ESTALE)
         p->base = dht_base_version(&p->other.version);
-    else
+    else if (dyad_version_cmp(&p->absent, &p->other.version) != 0)
         p->unmerged = true;
     produce_ask_anew(p);
 }
@@ -109,6 +110,8 @@ static void pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length
         produce_merge(p);
         return;
     }
+    if (status == ESTALE) /* it need not be what is at its homes by now */
+        p->absent = p->other.version;
     if (status == EAGAIN || status == ESTALE) {
         bring_yielded(p);
         return;

@@ -945,6 +945,28 @@ static void test_pieces_sent_on(void **state)
     assert_int_equal(recorded()->entry.version.counter, 13);
 }
 
+/* What it has cannot be brought, such as from a copy of the third one's version: that one is to take the pieces. */
+static void test_pieces_sent_past(void **state)
+{
+    struct publish *p = begins_to_send();
+
+    (void)state;
+    brought = EIO;
+    pieces_sent(sends, ESTALE, 0, 0);
+    assert_int_equal(nbrought, 1);
+    assert_int_not_equal(p->base.kind, DYAD_BASE_VERSION);
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    refused.version.counter++;
+    refused.owner = 3;
+    assert_int_equal(tries(p, 11), DHT_AHEAD_STOP);
+    sends = NULL;
+    p->fn(p->arg, ECANCELED, &p->version);
+    assert_non_null(sends);
+    assert_int_equal(sends->other.owner, 3);
+    pieces_sent(sends, 0, 0, 0);
+    assert_int_equal(status_done, 0);
+}
+
 /* Both have written the same bytes, or their owner is gone: a conflict, if the other version
  * is still there. */
 static void test_pieces_refused(void **state)
@@ -1213,6 +1235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_brought_none, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_unwanted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_sent_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_sent_past, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined_and_cut, setup, teardown),
