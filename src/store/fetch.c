@@ -32,7 +32,6 @@
 #include "store/control.h"
 #include "store/lock.h"
 #include "store/dmd_make.h"
-#include "store/superseded.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
@@ -473,12 +472,6 @@ error:
         fetch_report(fetch, "store");
     store_fetch_abort(fetch);
     return -1;
-}
-
-int store_fetch_supersede(struct store_fetch *fetch, uint64_t session)
-{
-    return store_superseded_set_file(fetch->dir, session, fetch->upath, STORE_OLD_AHEAD,
-                                     fetch->fd);
 }
 
 int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity)

@@ -59,8 +59,6 @@ int store_fetch_commit_over(struct store_fetch *fetch, struct store_marks *marks
 /* The identity, but for ctime, that the file will have after the commit. Regular files
  * only. 0 or -1. */
 int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity);
-/* Before the commit: the file is superseded (STORE_OLD_AHEAD) from the moment on at which it has its name. 0 or -1. */
-int store_fetch_supersede(struct store_fetch *fetch, uint64_t session);
 /* Remove the temporary file; frees fetch. Keeps errno. */
 void store_fetch_abort(struct store_fetch *fetch);
 /* Give a complete fetch to another process of this node: returns its descriptor, which

@@ -27,10 +27,7 @@
 static const struct {
     enum store_old kind;
     const char *suffix;
-} kinds[] = {{STORE_OLD_TOLD, ""},
-             {STORE_OLD_REFUSED, "r"},
-             {STORE_PENDING, "w"},
-             {STORE_OLD_AHEAD, "a"}};
+} kinds[] = {{STORE_OLD_TOLD, ""}, {STORE_OLD_REFUSED, "r"}, {STORE_PENDING, "w"}};
 
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -95,48 +92,26 @@ static int set(int old, const char *name, int file, const struct store_identity 
     return -1;
 }
 
-static int set_file(const struct store_dir *dir, uint64_t session, const char *upath,
-                    enum store_old kind, int file, const struct store_identity *identity)
+int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
+                         enum store_old kind, const struct store_identity *identity)
 {
     char name[NAME_SIZE];
-    int rc = -1, old = store_control_subdir(dir, SUBDIR), saved;
+    int rc = -1, old = -1, saved;
+    int file = store_dir_open(dir, upath, O_PATH | O_NOFOLLOW, 0);
     size_t k = 0;
 
+    if (file < 0)
+        return -1;
     while (kinds[k].kind != kind)
         k++;
     link_name(k, session, upath, name);
-    if (old >= 0)
+    if (!store_identity_is(file, identity))
+        errno = ESTALE;
+    else if ((old = store_control_subdir(dir, SUBDIR)) >= 0)
         rc = set(old, name, file, identity);
     saved = errno;
     if (old >= 0)
         close(old);
-    errno = saved;
-    return rc;
-}
-
-int store_superseded_set_file(const struct store_dir *dir, uint64_t session,
-                              const char *upath, enum store_old kind, int fd)
-{
-    struct store_identity identity;
-
-    return store_identity_read(fd, &identity) < 0
-               ? -1
-               : set_file(dir, session, upath, kind, fd, &identity);
-}
-
-int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
-                         enum store_old kind, const struct store_identity *identity)
-{
-    int rc = -1, saved;
-    int file = store_dir_open(dir, upath, O_PATH | O_NOFOLLOW, 0);
-
-    if (file < 0)
-        return -1;
-    if (!store_identity_is(file, identity))
-        errno = ESTALE;
-    else
-        rc = set_file(dir, session, upath, kind, file, identity);
-    saved = errno;
     close(file);
     errno = saved;
     return rc;

@@ -26,10 +26,9 @@ enum store_old {
     STORE_OLD_TOLD = 1,    /* this node was told of a newer version */
     STORE_OLD_REFUSED = 2, /* its publish was refused: a newer version is there */
     STORE_PENDING = 4,
-    STORE_OLD_AHEAD = 8, /* it never was a version (engine/fetch/transfer_end.c) */
 };
 
-#define STORE_OLD (STORE_OLD_TOLD | STORE_OLD_REFUSED | STORE_OLD_AHEAD)
+#define STORE_OLD (STORE_OLD_TOLD | STORE_OLD_REFUSED)
 
 /* True if a file of this mode and link count may be superseded or pending. */
 static inline bool store_superseded_may(mode_t mode, uint64_t nlink)
@@ -50,9 +49,6 @@ unsigned store_superseded_links(const char *dmd, uint64_t session, const char *u
  * marked. */
 int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
                          enum store_old kind, const struct store_identity *identity);
-/* The same of the open file `fd`, which is to get the name upath. */
-int store_superseded_set_file(const struct store_dir *dir, uint64_t session,
-                              const char *upath, enum store_old kind, int fd);
 /* No file of upath is marked as one of the kinds `of` any more. Keeps errno. */
 void store_superseded_clear(const struct store_dir *dir, uint64_t session,
                             const char *upath, unsigned of);

@@ -1,8 +1,8 @@
 /*
  * transfer_end.c - how a transfer ends: the file is put into place, or it fails
  *
- * A file that is ahead of what is published is superseded from the beginning: those have it who
- * write it together with others. A transfer that is invalidated (a newer version was published) never commits. If the news
+ * A file that is ahead of what is published is superseded as soon as it has its name: those have it
+ * who write it together with others. A transfer that is invalidated (a newer version was published) never commits. If the news
  * comes while the file is being renamed, it is withdrawn as any other copy.
  */
 #include <errno.h>
@@ -259,12 +259,6 @@ static int commit(struct transfer *t)
     struct left left = {.t = t};
     int rc;
 
-    if (t->ahead && store_fetch_supersede(t->fetch, dmd->session) < 0) {
-        rc = errno;
-        store_fetch_abort(t->fetch);
-        errno = rc;
-        return -1;
-    }
     if (!counts_as_missing(&left))
         return store_fetch_commit(t->fetch, t->replace && !left.regular, &t->identity);
     if (S_ISREG(t->entry.mode) && is_wanted(&left)) {
@@ -288,6 +282,25 @@ static int commit(struct transfer *t)
     return rc;
 }
 
+static bool is_nobodys(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+/* It is no version: it goes if that cannot be said. */
+static void set_ahead(struct transfer *t)
+{
+    struct member_dmd *dmd = &t->member->dmd[ENGINE_CONSUMER];
+
+    if (store_superseded_set(dmd->dir, dmd->session, t->upath, STORE_OLD_TOLD,
+                             &t->identity) == 0)
+        return;
+    t->status = errno;
+    store_fetch_discard_unless(dmd->dir, dmd->marks, t->upath, &t->identity, is_nobodys,
+                               NULL);
+}
+
 static void commit_work(void *arg)
 {
     struct transfer *t = arg;
@@ -296,7 +309,9 @@ static void commit_work(void *arg)
     DYAD_CRASH_POINT("fetch-complete");
     if (commit(t) < 0)
         t->status = errno;
-    else if (!t->ahead && t->entry.written) /* who opens it here waits for the rest */
+    else if (t->ahead)
+        set_ahead(t);
+    else if (t->entry.written) /* who opens it here waits for the rest */
         local_file_set_pending(&t->member->dmd[ENGINE_CONSUMER], t->upath, &t->identity);
     t->fetch = NULL;
     DYAD_CRASH_POINT("fetch-committed");

@@ -2,7 +2,6 @@
 #include "scratch.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 
 #include "store/fetch.h"
 #include "store/superseded.h"
@@ -119,29 +118,6 @@ static void test_other_file(void **state)
     assert_true(is("f"));
     unlink(scratch_path(scratch, "second"));
     assert_int_equal(links(), 1);
-}
-
-/* A file that is superseded before it has the name; the one that has it is as it was. */
-static void test_before(void **state)
-{
-    char from[PATH_MAX], to[PATH_MAX];
-    int fd;
-
-    (void)state;
-    scratch_write(scratch, "f", "whole");
-    scratch_write(scratch, "new", "ahead");
-    snprintf(from, sizeof(from), "%s/new", scratch->path);
-    snprintf(to, sizeof(to), "%s/f", scratch->path);
-    fd = open(from, O_RDWR);
-    assert_true(fd >= 0);
-    assert_int_equal(
-        store_superseded_set_file(scratch->dir, SESSION, "f", STORE_OLD_AHEAD, fd), 0);
-    assert_int_equal(
-        store_superseded_set_file(scratch->dir, SESSION, "f", STORE_OLD_AHEAD, -1), -1);
-    close(fd);
-    assert_false(is("f"));
-    assert_int_equal(rename(from, to), 0);
-    assert_true(is("f"));
 }
 
 /* Who takes back what it has set leaves what others have set. */
@@ -344,7 +320,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_marked, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_other_file, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(test_before, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_kinds, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_forget, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_clean, setup, scratch_teardown),
