@@ -263,10 +263,13 @@ int client_consume_patient(struct client *client, const char *upath, uint8_t fla
     return ask_consume(client, upath, flags, timeout_ms, &a);
 }
 
+/* reply: may be NULL. */
 static int consume(struct client *client, const char *upath, uint8_t flags,
                    uint64_t timeout_ms, bool interruptible, struct net_msg *reply)
 {
-    struct client_asking a = {.reply = reply, .interruptible = interruptible};
+    struct net_msg unasked;
+    struct client_asking a = {.reply = reply ? reply : &unasked,
+                              .interruptible = interruptible};
     int rc = ask_consume(client, upath, flags, timeout_ms, &a);
 
     if (rc == 0)
@@ -277,17 +280,13 @@ static int consume(struct client *client, const char *upath, uint8_t flags,
 int client_consume(struct client *client, const char *upath, uint8_t wait,
                    uint64_t timeout_ms)
 {
-    struct net_msg reply;
-
-    return consume(client, upath, wait, timeout_ms, false, &reply);
+    return consume(client, upath, wait, timeout_ms, false, NULL);
 }
 
 int client_consume_to_open(struct client *client, const char *upath, uint8_t wait,
                            uint64_t timeout_ms)
 {
-    struct net_msg reply;
-
-    return consume(client, upath, wait, timeout_ms, wait != 0, &reply);
+    return consume(client, upath, wait, timeout_ms, wait != 0, NULL);
 }
 
 int client_prefetch(struct client *client, const char *upath)
@@ -366,10 +365,8 @@ int client_writing(struct client *client, enum engine_role role, const char *upa
 
 int client_await_unwritten(struct client *client, const char *upath, uint64_t timeout_ms)
 {
-    struct net_msg reply;
-
     return consume(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_UNWRITTEN, timeout_ms, true,
-                   &reply);
+                   NULL);
 }
 
 int client_stat(struct client *client, const char *upath, struct net_msg *reply, void *buf)

@@ -209,7 +209,7 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
 {
     bool part = !(flags & (O_TRUNC | O_EXCL)), met = false, old = false, waits, waited;
     /* Who appends has to know who else writes it. */
-    bool absent = part && (flags & O_APPEND), shared = part;
+    bool absent = part && (flags & O_APPEND);
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno, rc = 0;
@@ -233,7 +233,7 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
             return -1;
         met = errno != ENOENT;
         /* What lies here, if anything, is older, and no version to begin with. */
-        part = shared = false;
+        part = false;
     }
     /* Of who has found one the homes take no note. */
     found.noted &= !S_ISREG(found.st.st_mode);
@@ -251,9 +251,9 @@ static int begin(enum engine_role role, const char *upath, int flags, enum engin
         store_marks_may_record_later(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
-    writing_new(*token, upath, waits, found.noted, shared && s->extents);
+    writing_new(*token, upath, waits, found.noted, part && s->extents);
     writing_of(*token)->absent = absent && !S_ISREG(found.st.st_mode);
-    if (shared && s->extents)
+    if (part && s->extents)
         met = tell_shared(client, role, *token, upath, flags & O_APPEND, waited, &old);
     old |= met && s->extents && !join(client, role, *token, upath);
     if (rc == CLIENT_FETCHED_AHEAD) {

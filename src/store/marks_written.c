@@ -7,7 +7,8 @@
  *
  *  ctime is of an earlier tick          any change will set another: times tell
  *  of this tick, and it is short        times may stay as they are: content is compared
- *  long (or cannot be read), mtime old  the tick's end is waited for; then times tell
+ *  long (or cannot be read), mtime old; the tick's end is waited for; then times tell
+ *  or ahead (store_marks_set_ahead())
  *  else                                 it counts as written, at the price of a version
  *
  * What could go wrong: a write that leaves the times as they were is missed; so what
