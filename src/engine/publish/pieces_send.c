@@ -6,7 +6,8 @@
  *             what time it is; left out if
  *             it has done so not long ago
  *   READING   the pool has read the next chunk   SENDING
- *   SENDING   it is sent and answered            READING; the last: CHECKING
+ *   SENDING   it is sent and answered            READING; the last: CHECKING; CLOCK, once, if
+ *                                                the order of two writes is not known
  *   CHECKING  the record is looked at again      the answer is p's; or READING, from the start
  *
  * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
@@ -368,6 +369,10 @@ static void go_on(struct sending *s)
             .kind = DYAD_BASE_FROM, .size = s->met.offset, .time = s->met.length};
         s->status = 0;
         begin_anew(s);
+    } else if (s->status == EEXIST && peer_clock_closer(&s->clock)) {
+        s->status = 0;
+        s->clock_asked = true;
+        ask_clock(s);
     } else if (s->status) {
         sending_end(s);
     } else if (s->clock_asked) {
@@ -379,7 +384,7 @@ static void go_on(struct sending *s)
                   (long long)s->clock.min, (long long)s->clock.max);
         s->clock_asked = false;
         peer_clock_keep(&OWN(s->member, pieces_sent)->clocks, &s->clock);
-        read_next(s);
+        begin_anew(s);
     } else if (s->last && !s->out.mark) {
         sending_end(s);
     } else if (s->last) {
