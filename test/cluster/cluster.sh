@@ -23,7 +23,8 @@
 # Needs root, or a kernel that lets users make user namespaces.
 set -eu
 
-self=$(readlink -f "$0")
+self=$0
+[[ $self == /* ]] || self=$PWD/$self
 # Network of a cluster. Clusters do not see each other or the host, so one range does for all.
 net=10.77.0
 
@@ -103,7 +104,6 @@ cluster_init() {
         nsenter -t "$pid" -n ip addr add "$net.$((10 + i))/24" dev eth0
         nsenter -t "$pid" -n ip link set eth0 up
     done
-    readlink /proc/self/ns/pid >"$dir/pidns"
     echo ok >"$dir/head.ready"
     idle
 }
@@ -133,18 +133,43 @@ up() {
         rm -rf "$dir"
         fail "up: no cluster (see above)"
     fi
-    local pid
+    local pid holder_started
     pid=$(child_of "$holder")
     # Start times, so that nothing else is taken for the cluster should the pids be used again.
-    echo "$holder $(start_time "$holder") $pid $(start_time "$pid")" >"$dir/head.pid"
+    start_time "$holder"
+    holder_started=$STARTED
+    start_time "$pid"
+    echo "$holder $holder_started $pid $STARTED" >"$dir/head.pid"
+    ways_in "$pid" "$n" ${user:+--user --preserve-credentials}
 }
 
+# nsenter's words that lead from here to each node, in DIR/NODE.enter (lib.sh reads them, too): head's init, as this namespace
+# numbers it, has a child for each node, whose child is the node's.
+ways_in() { # PID N WORD...
+    local head=$1 n=$2 i below node word rest pid children
+    shift 2
+    echo "-t $head $* -p -n -m -u -i" >"$dir/head.enter"
+    read -r -a children <"/proc/$head/task/$head/children" || [ ${#children[@]} -gt 0 ]
+    for below in "${children[@]}"; do
+        pid=$(child_of "$below" 2>/dev/null) && [ -n "$pid" ] || continue
+        while read -r word rest; do
+            [ "$word" != NSpid: ] || break
+        done <"/proc/$pid/status"
+        for ((i = 0; i < n; i++)); do
+            read -r node <"$dir/n$i.pid"
+            [[ $rest != *[[:space:]]$node[[:space:]]1 ]] || echo "-t $pid $* -p -n -m -u -i" >"$dir/n$i.enter"
+        done
+    done
+}
+
+# When process $1 began, in STARTED; nothing if there is none.
 start_time() {
-    local stat
-    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+    local stat=
+    STARTED=
+    { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
     # shellcheck disable=SC2086
     set -- ${stat##*) }
-    echo "${20}"
+    STARTED=${20}
 }
 
 cluster_dir() {
@@ -152,42 +177,42 @@ cluster_dir() {
     [ -d "$dir" ] || fail "there is no cluster at $dir"
 }
 
-# The cluster's init as the host numbers it, or nothing if it is gone.
-init_pid() {
-    local pid pid_start
-    [ -s "$dir/head.pid" ] || return 0
-    read -r _ _ pid pid_start <"$dir/head.pid"
-    [ "$(start_time "$pid")" = "$pid_start" ] && echo "$pid"
+# True if the cluster's init is there.
+lives() {
+    local pid started
+    [ -s "$dir/head.pid" ] || return 1
+    read -r _ _ pid started <"$dir/head.pid"
+    start_time "$pid"
+    [ "$STARTED" = "$started" ]
 }
 
 exec_on() {
-    local node=$1 pid
+    local node=$1 enter
     shift
     cluster_dir
-    export TMPDIR=$dir/tmp
-    if [ "$(readlink /proc/self/ns/pid)" != "$(cat "$dir/pidns")" ]; then
-        # Outside: step into the head first.
-        [ -z "${CLUSTER_NODE:-}" ] || fail "exec: only from the host or from head, not from a node"
-        pid=$(init_pid)
-        [ -n "$pid" ] || fail "exec: the cluster at $dir is gone"
-        local user=
-        [ "$(readlink "/proc/$pid/ns/user")" = "$(readlink /proc/self/ns/user)" ] ||
-            user='--user --preserve-credentials'
-        # shellcheck disable=SC2086
-        exec nsenter -t "$pid" $user -p -n -m -u -i --wdns="$PWD" "$self" exec "$node" "$@"
-    fi
-    [ "$node" != head ] || exec "$@"
     [ -e "$dir/$node.pid" ] || fail "exec: no node '$node'"
-    export CLUSTER_NODE=$node
-    exec nsenter -t "$(cat "$dir/$node.pid")" -p -n -m -u -i --wdns="$PWD" "$@"
+    case ${CLUSTER_NODE:-} in
+    '')
+        lives || fail "exec: the cluster at $dir is gone"
+        read -r -a enter <"$dir/$node.enter"
+        ;;
+    head)
+        [ "$node" != head ] || exec "$@"
+        read -r enter <"$dir/$node.pid"
+        enter=(-t "$enter" -p -n -m -u -i)
+        ;;
+    *) fail "exec: only from the host or from head, not from a node" ;;
+    esac
+    export TMPDIR=$dir/tmp CLUSTER_NODE=$node
+    exec nsenter "${enter[@]}" --wdns="$PWD" "$@"
 }
 
 down() {
-    local pid pid_start
+    local pid
     cluster_dir
     if [ -s "$dir/head.pid" ]; then
-        read -r _ _ pid pid_start <"$dir/head.pid"
-        if [ "$(start_time "$pid")" = "$pid_start" ]; then
+        read -r _ _ pid _ <"$dir/head.pid"
+        if lives; then
             kill -9 "$pid" 2>/dev/null || true
             # Ends when the last process of the namespace has been reaped.
             tail -s 0.05 --pid="$pid" -f /dev/null
@@ -236,12 +261,12 @@ kill)
     cluster_dir
     node_number "${2:?NODE}" >/dev/null
     "$self" exec head kill -9 "$(cat "$dir/$2.pid")"
-    rm -f "$dir/$2.pid"
+    rm -f "$dir/$2.pid" "$dir/$2.enter"
     ;;
 down) down ;;
 status)
     cluster_dir
-    [ -n "$(init_pid)" ] || fail "the cluster at $dir is gone; 'down' removes what is left of it"
+    lives || fail "the cluster at $dir is gone; 'down' removes what is left of it"
     for pidfile in "$dir"/n*.pid; do
         node=$(basename "$pidfile" .pid)
         printf '%s\t%s\t%s processes\n' "$node" "$net.$((10 + ${node#n}))" \

@@ -34,14 +34,9 @@ mpirun_pids() {
 
 # mpirun, and its daemons, which would need two seconds to notice.
 end_launcher() {
-    local node pid
-    for pid in $(mpirun_pids); do
-        node_exec head kill -9 "$pid" 2>/dev/null || true
-    done
-    for node in "${NODES[@]}"; do
-        for pid in $(strays "$node" 2>/dev/null | sed -n 's/^\([0-9]*\) orted .*/\1/p'); do
-            node_exec "$node" kill -9 "$pid" 2>/dev/null || true
-        done
+    local node
+    for node in head "${NODES[@]}"; do
+        node_exec "$node" pkill -9 -f '^(mpirun --oversubscribe|orted) ' 2>/dev/null || true
     done
 }
 

@@ -142,9 +142,12 @@ cluster_up() {
     done
 }
 
-# node_exec NODE CMD...: without the preload.
+# node_exec NODE CMD...: without the preload. As cluster.sh exec, but for a bash: tests do little else.
 node_exec() {
-    "$CLUSTER_SH" exec "$@"
+    local node=$1 enter
+    shift
+    { read -r -a enter <"$CLUSTER_DIR/$node.enter"; } 2>/dev/null || return 1
+    TMPDIR=$CLUSTER_DIR/tmp CLUSTER_NODE=$node nsenter "${enter[@]}" --wdns="$PWD" "$@"
 }
 
 # What each process of a job finds in its environment; a test may add to it.
@@ -360,15 +363,12 @@ local_job_ok() {
 
 # Processes of a node that are neither its init nor this question.
 strays() {
-    node_exec "$1" sh -c 'for p in /proc/[0-9]*; do
-        p=${p#/proc/}
-        [ "$p" != 1 ] && [ "$p" != $$ ] || continue
-        read -r stat <"/proc/$p/stat" 2>/dev/null || continue
-        set -- ${stat##*) }
-        [ "$1" != Z ] || continue
-        args=$(tr "\0" " " <"/proc/$p/cmdline" 2>/dev/null) || continue
-        [ "$2 $args" = "1 sleep infinity " ] || [ -z "$args" ] || echo "$p $args"
-    done'
+    node_exec "$1" ps -e -ww -o pid= -o ppid= -o stat= -o args= | while read -r pid parent state args; do
+        case $pid,$parent,$state,$args in
+        1,* | *,*,Z* | *,*,*,\[*\] | *,1,*,sleep\ infinity | *,*,*,ps\ -e\ -ww\ *) ;;
+        *) echo "$pid $args" ;;
+        esac
+    done
 }
 
 nobody_on() {
@@ -384,8 +384,10 @@ nothing_left() {
             [ $SECONDS -lt $end ] || fail "processes left on $node: $(strays "$node")"
             sleep 0.05
         done
-        found=$(node_exec "$node" sh -c 'ls -A /dev/shm; sed 1d /proc/sysvipc/shm
-            ls -A "$1/.dyad/tmp" 2>/dev/null; ls -A "$TMPDIR" | grep -v "^ompi\\." || true' _ "$SSD")
+        # shellcheck disable=SC2016
+        found=$(node_exec "$node" bash -c 'shopt -s nullglob dotglob
+            for file in /dev/shm/* "$1"/.dyad/tmp/* "$TMPDIR"/*; do [[ $file == "$TMPDIR"/ompi.* ]] || echo "$file"; done
+            { read -r line; while read -r line; do echo "$line"; done; } </proc/sysvipc/shm' _ "$SSD")
         [ -z "$found" ] || fail "left on $node: $found"
     done
 }
