@@ -55,10 +55,12 @@ comes_back bash 2 "$RANK"'cat "$SSD/f6" >"$W/flag.f6" & child=$!; { ! cat "$SSD/
 # What it becomes by exec is the next incarnation.
 comes_back exec 2 "$RANK"'write a; made flag.a; wait_for flag.first; write b; made flag.b; wait_for flag.second
     exec bash -c "$NEXT"' "NEXT=$RANK"'write c; (text child >"$SSD/child"); all_right f; all_right n; all_right b; made flag.done'
-# In a session of a directory nobody has told the launcher, and a slot has to be found again.
+# In a session of a directory nobody has told the launcher, and a slot has to be found again. The member that has ended does
+# not look at the directory any more.
 mkdir -m 700 "$WORK/session"
 comes_back session 2 "$RANK"'write a; made flag.a; wait_for flag.first; write b; made flag.b; wait_for flag.second
-    write c; (text child >"$SSD/child"); all_right f; all_right n; made flag.done' "DYAD_SESSION_DIR=$WORK/session"
+    write c; (text child >"$SSD/child"); all_right f; all_right n
+    [ "$(grep -l dyad-session /proc/$$/task/*/comm | wc -l)" = 1 ]; made flag.done' "DYAD_SESSION_DIR=$WORK/session"
 # With libraries apart from the first; and a child of fork, which is as good as its parent.
 if [ -n "$PYTHON" ]; then
     RUN1=("$PYTHON" -c)
@@ -142,7 +144,13 @@ done
 
 # abort_at POINT [NAME=VALUE...] -- PROGRAM...: rank 1 is that program, and aborts at that place, which it comes to when rank
 # 2 reads, each time that it has come back. (While it is away its neighbour serves what it has published.)
-RANK+='came_back() { until [ "$(grep -c "rank 2[] ].*: rank 1 .*is back after" "$DYAD_LOG_FILE")" -ge "$1" ]; do sleep 0.05; done; }
+# In a session directory others may see that it has left before it is back, and say nothing then; but it has not joined until
+# all have answered.
+RANK+='came_back() {
+    local line="rank 2[] ].*: rank 1 .*is back after"
+    [ -z "${DYAD_SESSION_DIR:-}" ] || line="rank 1[] ].*: joined as .* incarnation [2-9],"
+    until [ "$(grep -c "$line" "$DYAD_LOG_FILE")" -ge "$1" ]; do sleep 0.05; done
+}
 one_by_one() { local i; for i in 1 2 3 4 5 6; do right "a$i" "a$i"; [ $i -gt 3 ] || came_back $i; done; }
 '
 abort_at() {

@@ -564,6 +564,14 @@ void member_session_destroy(struct member *member, bool leave)
     member->ring_id = NULL;
 }
 
+void member_session_aborted(struct member *member)
+{
+    if (!member->ring || !member->ring->boot)
+        return;
+    boot_session_destroy(member->ring->boot, false);
+    member->ring->boot = NULL;
+}
+
 const struct member_module session_module = {
     .messages =
         (const struct member_message[]){

@@ -11,6 +11,9 @@
 int member_session_start(struct member *member);
 /* `leave`: the member leaves for good, and its slot becomes free. */
 void member_session_destroy(struct member *member, bool leave);
+/* After an abort() of UCX's: the directory is not looked at any more. Its entry stays: another member follows, or
+ * the claim says that this one is dead. */
+void member_session_aborted(struct member *member);
 /* Ask for the blob of a slot, as boot_pmix_get(). */
 void member_session_get(struct member *member, uint32_t slot);
 /* The connection to that rank broke. True: it is not to be waited for, as a rank on its
