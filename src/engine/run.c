@@ -426,7 +426,7 @@ static void aborted(struct member *member)
             member->identity->rank);
     stats_log(member);
     if (!run->followed)
-        run->tell_lost(); /* before anybody is refused */
+        run->tell_lost();          /* before anybody is refused */
     modules_void_promises(member); /* before the directory, which may be slow */
     member_session_aborted(member);
     aborted_leave(member, run->followed);
