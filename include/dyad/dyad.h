@@ -90,6 +90,13 @@ dyad_rc_t dyad_consume(const char *path);
  * that takes. */
 dyad_rc_t dyad_consume_timeout(const char *path, double seconds);
 
+/** Seal `path`, as `chmod a-w` does: take all permissions to write away, and publish that; a file
+ * that was not published is. One call on any node does for all, when all who write the file
+ * have closed it. Who waits for a file that DYAD_COMPLETE_AT_CHMOD declares has it then.
+ * DYAD_E_BUSY if a process of this node has it open for writing; DYAD_E_NOT_FOUND if it is
+ * neither here nor published. */
+dyad_rc_t dyad_laminate(const char *path);
+
 /** Let `path` be fetched in the background as soon as it is published, so that a later open
  * finds it. A hint: returns at once, and nothing is reported if it cannot be had. It does
  * nothing with DYAD_PREFETCH=off, and keeps within DYAD_PREFETCH_BYTES. Of the names that

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/client.h"
@@ -301,13 +302,37 @@ static struct client *ready_front(void)
 
 /* --- verbs --- */
 
+/* The file that is to be published, in name[2 * PATH_MAX] and *mode. */
+static dyad_rc_t closed_file(const struct client *client, enum engine_role role,
+                             const char *upath, char *name, mode_t *mode)
+{
+    const struct client_dmd *dmd = &client->dmd[role];
+    struct store_mark_info info;
+    struct statx stx;
+
+    snprintf(name, 2 * PATH_MAX, "%s/%s", dmd->path, upath);
+    if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW,
+              STATX_INO | STATX_BTIME | STATX_TYPE | STATX_MODE, &stx) < 0)
+        return rc_of(errno);
+    if (!S_ISREG(stx.stx_mode))
+        return DYAD_E_INVALID;
+    if (store_marks_dirty(
+            dmd->marks, upath, stx.stx_ino,
+            (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec,
+            &info) &&
+        info.state != STORE_MARK_ABANDONED)
+        return DYAD_E_BUSY;
+    *mode = stx.stx_mode & 07777;
+    return DYAD_OK;
+}
+
 API dyad_rc_t dyad_produce(const char *path)
 {
     struct client *client = ready_front();
     char buf[PATH_MAX], name[2 * PATH_MAX];
-    struct store_mark_info info;
     const char *upath;
-    struct statx stx;
+    mode_t mode;
+    dyad_rc_t rc;
 
     if (!client)
         return DYAD_E_NOT_INIT;
@@ -315,18 +340,8 @@ API dyad_rc_t dyad_produce(const char *path)
         return DYAD_E_INVALID;
     if (!(upath = upath_of(client, ENGINE_PRODUCER, path, buf)))
         return DYAD_E_NOT_MANAGED;
-    snprintf(name, sizeof(name), "%s/%s", client->dmd[ENGINE_PRODUCER].path, upath);
-    if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME | STATX_TYPE,
-              &stx) < 0)
-        return rc_of(errno);
-    if (!S_ISREG(stx.stx_mode))
-        return DYAD_E_INVALID;
-    if (store_marks_dirty(
-            client->dmd[ENGINE_PRODUCER].marks, upath, stx.stx_ino,
-            (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec,
-            &info) &&
-        info.state != STORE_MARK_ABANDONED)
-        return DYAD_E_BUSY;
+    if ((rc = closed_file(client, ENGINE_PRODUCER, upath, name, &mode)) != DYAD_OK)
+        return rc;
     return client_produce(client, ENGINE_PRODUCER, upath, 0) == 0 ? DYAD_OK : rc_of(errno);
 }
 
@@ -363,6 +378,40 @@ API dyad_rc_t dyad_consume(const char *path)
 API dyad_rc_t dyad_consume_timeout(const char *path, double seconds)
 {
     return consume(path, false, seconds);
+}
+
+/* The newest version is brought here first. By system call: the wrapper's chmod() would tell the member, too. */
+API dyad_rc_t dyad_laminate(const char *path)
+{
+    struct client *client = ready_front();
+    enum engine_role role = ENGINE_CONSUMER;
+    char buf[PATH_MAX], name[2 * PATH_MAX];
+    unsigned char msg[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    const char *upath;
+    bool published;
+    mode_t mode;
+    dyad_rc_t rc;
+
+    if (!client)
+        return DYAD_E_NOT_INIT;
+    if (!path)
+        return DYAD_E_INVALID;
+    if (!(upath = upath_of(client, ENGINE_CONSUMER, path, buf)) &&
+        !(upath = upath_of(client, role = ENGINE_PRODUCER, path, buf)))
+        return DYAD_E_NOT_MANAGED;
+    published = client_stat(client, upath, &reply, msg) == 0;
+    if (published ? role == ENGINE_CONSUMER && client_consume(client, upath, 0, 0) < 0
+                  : errno != ENOENT)
+        return rc_of(errno);
+    if ((rc = closed_file(client, role, upath, name, &mode)) != DYAD_OK)
+        return rc;
+    if (syscall(SYS_fchmodat, AT_FDCWD, name, mode & ~0222u) < 0)
+        return rc_of(errno);
+    return (published ? client_changed(client, role, upath)
+                      : client_produce(client, role, upath, 0)) == 0
+               ? DYAD_OK
+               : rc_of(errno);
 }
 
 API dyad_rc_t dyad_prefetch(const char *path)

@@ -13,6 +13,19 @@ for preload in "" "$PRELOAD"; do
     same_sums 100 n0 n1
 done
 
+# What is sealed is published so, and has all bytes: by who has made it, when it is complete with that; and by another node.
+for preload in "" "$PRELOAD"; do
+    clean_ssd
+    JOB_ENV+=("DYAD_COMPLETE_AT_CHMOD=*" "LD_PRELOAD=$preload")
+    job_ok 60 1@n0 "$A" laminate "$SSD" 20 -- 1@n1 "$A" consume "$SSD" 20
+    grep -q 'laminate done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
+    same_sums 20 n0 n1
+    clean_ssd
+    JOB_ENV+=("DYAD_COMPLETE_AT_CHMOD=" "LD_PRELOAD=$preload")
+    job_ok 60 1@n0 "$A" produce "$SSD" 20 -- 1@n1 "$A" seal "$SSD" 20
+    grep -q 'seal done' "$OUT" || fail "what another node has made was not sealed"
+done
+
 # What the consumer names beforehand comes without being consumed; what it names and nobody writes holds nobody up.
 clean_ssd
 START=none

@@ -3,6 +3,8 @@
  *
  *   api_pair produce|consume DIR COUNT
  *   api_pair ahead DIR COUNT        a consumer that says before what it will read
+ *   api_pair laminate DIR COUNT     a producer that closes, and seals what is complete then
+ *   api_pair seal DIR COUNT         who seals what another has made
  *   api_pair again DIR COUNT        a producer that leaves and joins anew for each file
  *
  * Works with and without libdyad_wrapper.so.
@@ -30,6 +32,49 @@ static int produce(const char *path, int i)
     }
     dyad_rc_t rc = dyad_produce(path);
     return rc == DYAD_OK ? 0 : complain("dyad_produce", path, rc);
+}
+
+/* It is complete when it is sealed, not when it is closed. */
+static int laminate(const char *path, int i)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    FILE *out = fopen(path, "w");
+    dyad_rc_t rc;
+
+    if (!out || fprintf(out, "content ") < 0 || fflush(out) != 0) {
+        perror(path);
+        return 1;
+    }
+    /* Without the wrapper nobody knows what is open. */
+    if (preload && *preload && (rc = dyad_laminate(path)) != DYAD_E_BUSY)
+        return complain("dyad_laminate of what is open", path, rc);
+    if (fclose(out) != 0 || !(out = fopen(path, "a")) || fprintf(out, "of %d\n", i) < 0 ||
+        fclose(out) != 0) {
+        perror(path);
+        return 1;
+    }
+    rc = dyad_laminate(path);
+    return rc == DYAD_OK ? 0 : complain("dyad_laminate", path, rc);
+}
+
+static int is_sealed(const char *path)
+{
+    struct dyad_metadata metadata;
+    dyad_rc_t rc = dyad_lookup(path, &metadata);
+
+    if (rc != DYAD_OK || (metadata.mode & 0222))
+        return complain("dyad_lookup of what is sealed", path, rc);
+    return 0;
+}
+
+/* From another node; a second time changes nothing. */
+static int seal(const char *path)
+{
+    dyad_rc_t rc = dyad_consume_timeout(path, 30);
+
+    for (int i = 0; rc == DYAD_OK && i < 2; i++)
+        rc = dyad_laminate(path);
+    return rc == DYAD_OK ? is_sealed(path) : complain("dyad_laminate", path, rc);
 }
 
 static int consume(const char *path, int i)
@@ -74,6 +119,9 @@ static int misuse(const char *dir)
         return complain("prefetch", path, dyad_prefetch(path));
     if (dyad_consume(NULL) != DYAD_E_INVALID)
         return complain("consume", "(null)", dyad_consume(NULL));
+    if (dyad_laminate(path) != DYAD_E_NOT_FOUND ||
+        dyad_laminate("/etc/hosts") != DYAD_E_NOT_MANAGED)
+        return complain("laminate", path, dyad_laminate(path));
     return 0;
 }
 
@@ -112,7 +160,7 @@ int main(int argc, char **argv)
     int bad = 0;
 
     if (argc != 4) {
-        fputs("usage: api_pair produce|consume DIR COUNT\n", stderr);
+        fputs("usage: api_pair produce|consume|laminate|seal DIR COUNT\n", stderr);
         return 2;
     }
     if (dyad_consume(argv[2]) != DYAD_E_NOT_INIT) {
@@ -130,7 +178,12 @@ int main(int argc, char **argv)
         snprintf(path, sizeof(path), "%s/api.%d", argv[2], i);
         if (strcmp(argv[1], "ahead") == 0)
             bad |= ahead(path);
-        bad |= strcmp(argv[1], "produce") ? consume(path, i) : produce(path, i);
+        if (strcmp(argv[1], "laminate") == 0)
+            bad |= laminate(path, i) || is_sealed(path);
+        else if (strcmp(argv[1], "seal") == 0)
+            bad |= seal(path);
+        else
+            bad |= strcmp(argv[1], "produce") ? consume(path, i) : produce(path, i);
     }
     bad |= misuse(argv[2]);
     rc = dyad_finalize();
