@@ -62,7 +62,7 @@ struct ask {
     bool tentative; /* lookup: as far as it knows */
     bool stood_in;  /* ... it is no home, by its own word */
     bool failed;    /* silent, dead or in error: passed over */
-    bool refused;   /* ... it answered that it is no home */
+    bool refused;   /* ... it answered that it is no home; or publish: with an error */
     bool removed;   /* publish: ... that another node has removed the file meanwhile */
     bool wait;      /* it was asked to keep a waiter */
     bool waiter;    /* it keeps one */

@@ -24,6 +24,7 @@
 #include "dht/node_lookup_cache.h"
 #include "dht/node_module.h"
 #include "dht/node_proxy.h"
+#include "dht/node_publish_await.h"
 
 #define ATTEMPTS_MAX 64
 #define MIXED_MAX    16 /* then it counts as opened anew */
@@ -222,12 +223,12 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     publish_go_on(node, own);
 }
 
-/* Ask the homes that have not been asked; end when no answer is outstanding. */
-static void publish_advance(struct dht_node *node, struct publish *op)
+void publish_advance(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false, answered = false, removed = false;
 
+    publish_asks_again(node, op);
     do {
         unsigned n = node_homes(node, &op->key, node->config.replicas, &op->asks, homes);
         again = false;
@@ -263,6 +264,8 @@ static void publish_advance(struct dht_node *node, struct publish *op)
             node_timer_start(node, &op->timer, TIMER_PUBLISH);
         return;
     }
+    if (publish_awaits_home(node, op, DYAD_RANK_NONE))
+        return;
     if (!op->repair && lease_of_home_may_last(node, &op->key, &op->asks)) {
         node_timer_start(node, &op->timer, TIMER_LEASE);
         return;
@@ -513,7 +516,7 @@ static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
             op->own->highest = version->counter;
         ask->removed = true;
     } else {
-        ask->failed = true;
+        ask->failed = ask->refused = true;
     }
     publish_advance(node, op);
     return true;
