@@ -111,6 +111,10 @@ bool publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     struct own *own;
     struct dht_key key;
 
+    /* One that we have made is in force, or was given up. */
+    if (entry->version.rank == node->config.self &&
+        entry->version.incarnation == node->config.incarnation)
+        return false;
     dht_key_init(&key, entry->upath, 0);
     own = own_get(node, entry->upath, (uint32_t)key.full);
     if (own == NULL)
