@@ -268,7 +268,7 @@ void publish_advance(struct dht_node *node, struct publish *op)
             node_timer_start(node, &op->timer, TIMER_PUBLISH);
         return;
     }
-    if (publish_awaits_home(node, op, DYAD_RANK_NONE))
+    if (publish_awaits_home(node, op))
         return;
     if (!op->repair && lease_of_home_may_last(node, &op->key, &op->asks)) {
         node_timer_start(node, &op->timer, TIMER_LEASE);

@@ -6,11 +6,12 @@
 
 #include "dht/node_own.h"
 
-/* Forget that homes which live were silent: they are to be asked again. */
+/* True if it is made from a version that is named, and is to be refused by homes that have another. */
+bool publish_is_change(const struct publish *op);
+/* Of a change: forget that homes which live were silent: they are to be asked again. */
 void publish_asks_again(const struct dht_node *node, struct publish *op);
-/* True if the operation waits for a home that is missing: it is to go on (publish_advance()) when that is back, or not
- * waited for any more. Of that rank, or DYAD_RANK_NONE: of any: whether it was passed over, and may still be missing. */
-bool publish_awaits_home(const struct dht_node *node, const struct publish *op,
-                         uint32_t rank);
+/* True if it is one and waits for a home that is missing: it is to go on (publish_advance()) when ranks are back, or not
+ * waited for any more. */
+bool publish_awaits_home(const struct dht_node *node, const struct publish *op);
 
 #endif

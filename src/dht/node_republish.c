@@ -56,30 +56,32 @@ static void refresh_timer(struct dht_node *node, struct timer *timer)
     node_timer_start(node, timer, TIMER_REFRESH);
 }
 
-/* What has waited for this home goes on, and may end. */
-static void go_on(struct dht_node *node, uint32_t rank)
+/* What has waited for homes goes on, and may end. */
+static void go_on(struct dht_node *node)
 {
     struct publish *op, *tmp;
 
     HASH_ITER(hh, node->owns->publishes, op, tmp)
     {
-        if (publish_awaits_home(node, op, rank))
+        if (publish_is_change(op) && !asks_pending(&op->asks))
             publish_advance(node, op);
     }
 }
 
 static void review_homes_changed(struct dht_node *node, uint32_t rank, bool live)
 {
+    (void)rank;
     (void)live;
-    go_on(node, rank);
+    go_on(node);
     own_review(node, false);
 }
 
 static void review_missing_changed(struct dht_node *node, uint32_t rank,
                                    enum dht_missing was)
 {
+    (void)rank;
     if (was == DHT_MISSING)
-        go_on(node, rank);
+        go_on(node);
 }
 
 static int review_create(struct dht_node *node)

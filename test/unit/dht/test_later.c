@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "dht/base.h"
 #include "fake_net.h"
 
 #define RANKS 6
@@ -83,6 +84,104 @@ static void test_two_sides(void **state)
     fake_net_destroy(net);
 }
 
+struct change {
+    uint32_t rank;
+    int calls, status, refused;
+};
+
+/* Of two that were refused for each other the one with the lower rank goes on, with what the other has written. */
+static enum dht_ahead goes(void *arg, const struct dyad_version *version,
+                           const struct dyad_entry *refused, struct dyad_entry *entry,
+                           struct dyad_base *base)
+{
+    struct change *change = arg;
+
+    if (version == NULL || refused == NULL ||
+        !dht_base_is_overtaken(base, refused, entry->storage))
+        return DHT_AHEAD_GO;
+    change->refused++;
+    *base = dht_base_version(&refused->version);
+    return change->rank < refused->owner ? DHT_AHEAD_CHANGED : DHT_AHEAD_STOP;
+}
+
+static void changed(void *arg, int status, const struct dyad_version *version)
+{
+    struct change *change = arg;
+
+    (void)version;
+    change->calls++;
+    change->status = status;
+}
+
+/* Of the published file of 5 bytes. */
+static void change(struct fake_net *net, uint32_t rank, unsigned key, uint64_t size,
+                   struct change *change)
+{
+    const struct dyad_base base = {.kind = DYAD_BASE_FROM, .size = 5};
+    struct dyad_entry entry = {.upath = fake_key(key),
+                               .owner = rank,
+                               .state = PUB,
+                               .size = size,
+                               .mode = 0100644,
+                               .storage = {(uint8_t)(100 + rank)}};
+
+    *change = (struct change){.rank = rank};
+    assert_int_equal(dht_node_publish_ahead(net->rank[rank].node, &entry, &base, NULL, goes,
+                                            changed, change),
+                     0);
+}
+
+/* Both sides change the same version. Neither ends before its homes beyond the cut are back, or are not waited for any
+ * more: one of the two is refused then. */
+static void test_changes(void **state)
+{
+    struct fake_net *net = net_create();
+    struct change near[FAKE_KEYS], far[FAKE_KEYS];
+    unsigned waited = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, key % RANKS, key, 5, PUB);
+    cut(net, true);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        change(net, 0, key, 6, &near[key]);
+        change(net, FAR, key, 7, &far[key]);
+    }
+    fake_net_run(net, 60 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_false(far[key].calls > 0 && far[key].status == 0 && near[key].calls > 0 &&
+                     near[key].status == 0);
+        waited += near[key].calls == 0 && far[key].calls == 0;
+    }
+    assert_true(waited > 0);
+    cut(net, false);
+    fake_net_run(net, 20 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(near[key].calls, 1);
+        assert_int_equal(far[key].calls, 1);
+        assert_int_equal(near[key].status, 0);
+        assert_true(near[key].refused > 0 || far[key].status == ECANCELED);
+        assert_all_see(net, key, 6);
+    }
+
+    /* Those that have been missing for long are passed over, as by what replaces a file. */
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, key % RANKS, key, 5, PUB);
+    cut(net, true);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        change(net, 0, key, 6, &near[key]);
+    fake_net_run(net, 60 * SEC);
+    for (uint32_t rank = FAR; rank < RANKS; rank++)
+        for (uint32_t other = 0; other < FAR; other++)
+            dht_node_set_missing(net->rank[other].node, rank, DHT_MISSING_LONG);
+    fake_net_run(net, SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(near[key].calls, 1);
+        assert_int_equal(near[key].status, 0);
+    }
+    fake_net_destroy(net);
+}
+
 /* A home comes back as another process, which knows nothing of what it withdrew, while the
  * other home is silent. What it publishes then is not taken for older than that. */
 static void test_empty_shard(void **state)
@@ -143,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_sides),
+        cmocka_unit_test(test_changes),
         cmocka_unit_test(test_empty_shard),
         cmocka_unit_test(test_clock_is_behind),
     };
