@@ -93,8 +93,8 @@ dyad_rc_t dyad_consume_timeout(const char *path, double seconds);
 /** Seal `path`, as `chmod a-w` does: take all permissions to write away, and publish that; a file
  * that was not published is. One call on any node does for all, when all who write the file
  * have closed it. Who waits for a file that DYAD_COMPLETE_AT_CHMOD declares has it then.
- * DYAD_E_BUSY if a process of this node has it open for writing; DYAD_E_NOT_FOUND if it is
- * neither here nor published. */
+ * DYAD_E_BUSY if a process of this node has it open for writing, or the newest version could not
+ * be sealed; DYAD_E_NOT_FOUND if it is neither here nor published. */
 dyad_rc_t dyad_laminate(const char *path);
 
 /** Let `path` be fetched in the background as soon as it is published, so that a later open

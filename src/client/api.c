@@ -380,7 +380,8 @@ API dyad_rc_t dyad_consume_timeout(const char *path, double seconds)
     return consume(path, false, seconds);
 }
 
-/* The newest version is brought here first. By system call: the wrapper's chmod() would tell the member, too. */
+/* The newest version is brought here first, as for an open for writing, which waits for nobody. By system call: the
+ * wrapper's chmod() would tell the member, too. */
 API dyad_rc_t dyad_laminate(const char *path)
 {
     struct client *client = ready_front();
@@ -401,17 +402,23 @@ API dyad_rc_t dyad_laminate(const char *path)
         !(upath = upath_of(client, role = ENGINE_PRODUCER, path, buf)))
         return DYAD_E_NOT_MANAGED;
     published = client_stat(client, upath, &reply, msg) == 0;
-    if (published ? role == ENGINE_CONSUMER && client_consume(client, upath, 0, 0) < 0
+    if (published ? role == ENGINE_CONSUMER &&
+                        client_consume_to_write(client, upath, false, NULL) < 0
                   : errno != ENOENT)
         return rc_of(errno);
-    if ((rc = closed_file(client, role, upath, name, &mode)) != DYAD_OK)
+    if ((rc = closed_file(client, role, upath, name, &mode)) == DYAD_E_NOT_FOUND &&
+        role == ENGINE_CONSUMER &&
+        (upath = upath_of(client, role = ENGINE_PRODUCER, path, buf)))
+        rc = closed_file(client, role, upath, name, &mode);
+    if (rc != DYAD_OK)
         return rc;
-    if (syscall(SYS_fchmodat, AT_FDCWD, name, mode & ~0222u) < 0)
+    if (syscall(SYS_fchmodat, AT_FDCWD, name, mode & ~0222u) < 0 ||
+        (published ? client_changed(client, role, upath)
+                   : client_produce(client, role, upath, 0)) < 0 ||
+        client_stat(client, upath, &reply, msg) < 0)
         return rc_of(errno);
-    return (published ? client_changed(client, role, upath)
-                      : client_produce(client, role, upath, 0)) == 0
-               ? DYAD_OK
-               : rc_of(errno);
+    /* A newer one is elsewhere, or is being written here by now. */
+    return reply.entry.mode & 0222 ? DYAD_E_BUSY : DYAD_OK;
 }
 
 API dyad_rc_t dyad_prefetch(const char *path)

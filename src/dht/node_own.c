@@ -86,7 +86,7 @@ bool own_published(const struct dht_node *node, uint64_t moment)
     const struct publish *op;
 
     for (op = node->owns->publishes; op != NULL; op = op->hh.next)
-        if (op->id <= moment)
+        if (op->id <= moment && !op->awaits)
             return false;
     return true;
 }

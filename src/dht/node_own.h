@@ -38,9 +38,11 @@ struct publish {
     unsigned nproxied, proxy_step; /* proxy_step 0: the first half of the time for it */
     struct timer proxy_timer;
     unsigned attempts,
-        mixed;      /* mixed: how often homes did not agree whether it was removed */
-    uint32_t epoch; /* node->epoch when it was sent */
-    bool repair;    /* of an entry that was published before: same version */
+        mixed;       /* mixed: how often homes did not agree whether it was removed */
+    unsigned silent; /* how often homes that live were asked again */
+    uint32_t epoch;  /* node->epoch when it was sent */
+    bool awaits;     /* a home that is missing: all others have it */
+    bool repair;     /* of an entry that was published before: same version */
     bool repair_all;
     bool relay; /* repair of another rank's entry */
     int status;

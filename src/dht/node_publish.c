@@ -227,7 +227,8 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     publish_go_on(node, own);
 }
 
-void publish_advance(struct dht_node *node, struct publish *op)
+/* Ask the homes that have not been asked; end when no answer is outstanding. */
+static void publish_advance(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false, answered = false, removed = false;

@@ -6,8 +6,6 @@
 
 #include "dht/node_own.h"
 
-/* Ask the homes that have not been asked; end when no answer is outstanding. */
-void publish_advance(struct dht_node *node, struct publish *op);
 /* An operation or an invalidation has ended: go on with those that waited for it. May
  * free `own`. */
 void publish_go_on(struct dht_node *node, struct own *own);

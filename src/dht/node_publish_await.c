@@ -8,42 +8,63 @@
  *   live, and has answered     it refuses what does not know of the other side's, as any home does
  *   missing for long, or gone  and passed over, as by a replacement
  *
- * One that was silent, and lives, is asked again; for one that is missing it is waited: until it is back, or for as long
- * as for any missing rank.
+ * One that was silent, and lives, is asked again, some times; for one that is missing it is waited: until it is back, or
+ * for as long as for any missing rank.
  */
 #include "dht/node_publish_await.h"
 
 #include "dht/node_unrecovered.h"
 
-bool publish_is_change(const struct publish *op)
+#define SILENT_MAX 8 /* it answers, but not this */
+
+static bool is_change(const struct publish *op)
 {
     return !op->repair &&
-           (op->base.kind == DYAD_BASE_FROM || op->base.kind == DYAD_BASE_VERSION);
+           (op->base.kind == DYAD_BASE_FROM || op->base.kind == DYAD_BASE_VERSION ||
+            op->base.kind == DYAD_BASE_OVERTAKEN);
+}
+
+static bool is_silent(const struct dht_node *node, const struct ask *ask)
+{
+    return ask->failed && !ask->refused && node_rank_live(node, ask->rank);
 }
 
 void publish_asks_again(const struct dht_node *node, struct publish *op)
 {
     unsigned left = 0;
 
-    if (!publish_is_change(op))
+    op->awaits = false;
+    if (!is_change(op) || op->silent == SILENT_MAX)
         return;
     for (unsigned i = 0; i < op->asks.n; i++) {
-        const struct ask *ask = &op->asks.ask[i];
-        if (!ask->failed || ask->refused || !node_rank_live(node, ask->rank))
-            op->asks.ask[left++] = *ask;
+        if (!is_silent(node, &op->asks.ask[i]))
+            op->asks.ask[left++] = op->asks.ask[i];
     }
+    op->silent += left < op->asks.n;
     op->asks.n = left;
 }
 
-bool publish_awaits_home(const struct dht_node *node, const struct publish *op)
+static bool awaits(const struct dht_node *node, const struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n = node->nmissing > 0 && publish_is_change(op)
-                     ? node_homes_all(node, &op->key, homes)
-                     : 0;
+    unsigned n;
 
+    if (!is_change(op))
+        return false;
+    n = node->nmissing > 0 ? node_homes_all(node, &op->key, homes) : 0;
     for (unsigned i = 0; i < n; i++)
-        if (node->missing[homes[i]] == DHT_MISSING)
+        if (node->missing[homes[i]] == DHT_MISSING && !node_rank_live(node, homes[i]))
+            return true;
+    for (unsigned i = 0; op->silent < SILENT_MAX && i < op->asks.n; i++)
+        if (is_silent(node, &op->asks.ask[i])) /* its connection has just broken */
             return true;
     return false;
+}
+
+bool publish_awaits_home(struct dht_node *node, struct publish *op)
+{
+    op->awaits = awaits(node, op);
+    if (op->awaits)
+        node_timer_start(node, &op->timer, TIMER_AGAIN);
+    return op->awaits;
 }

@@ -10,7 +10,6 @@
 #include "dht/node_module.h"
 #include "dht/node_own.h"
 #include "dht/node_publish.h"
-#include "dht/node_publish_await.h"
 
 #define REVIEW_BUDGET 4096 /* entries per round: ~1 ms of the loop */
 
@@ -56,32 +55,11 @@ static void refresh_timer(struct dht_node *node, struct timer *timer)
     node_timer_start(node, timer, TIMER_REFRESH);
 }
 
-/* What has waited for homes goes on, and may end. */
-static void go_on(struct dht_node *node)
-{
-    struct publish *op, *tmp;
-
-    HASH_ITER(hh, node->owns->publishes, op, tmp)
-    {
-        if (publish_is_change(op) && !asks_pending(&op->asks))
-            publish_advance(node, op);
-    }
-}
-
 static void review_homes_changed(struct dht_node *node, uint32_t rank, bool live)
 {
     (void)rank;
     (void)live;
-    go_on(node);
     own_review(node, false);
-}
-
-static void review_missing_changed(struct dht_node *node, uint32_t rank,
-                                   enum dht_missing was)
-{
-    (void)rank;
-    if (was == DHT_MISSING)
-        go_on(node);
 }
 
 static int review_create(struct dht_node *node)
@@ -96,7 +74,6 @@ static int review_create(struct dht_node *node)
 const struct node_module node_republish_module = {
     .create = review_create,
     .homes_changed = review_homes_changed,
-    .missing_changed = review_missing_changed,
     .has_step = review_has_step,
     .step = review_step,
 };

@@ -20,6 +20,10 @@ for preload in "" "$PRELOAD"; do
     job_ok 60 1@n0 "$A" laminate "$SSD" 20 -- 1@n1 "$A" consume "$SSD" 20
     grep -q 'laminate done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
     same_sums 20 n0 n1
+    # Where others count as writers until then, too: by one of them, who waits for none of them.
+    clean_ssd
+    job_ok 60 1@n0 "$A" laminate "$SSD" 20 -- 1@n1 "$A" seal "$SSD" 20 -- 1@n1 "$A" consume "$SSD" 20
+    grep -q 'laminate done' "$OUT" && grep -q 'seal done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not all reported"
     clean_ssd
     JOB_ENV+=("DYAD_COMPLETE_AT_CHMOD=" "LD_PRELOAD=$preload")
     job_ok 60 1@n0 "$A" produce "$SSD" 20 -- 1@n1 "$A" seal "$SSD" 20

@@ -34,6 +34,7 @@
 #include "engine/publish/produce.h"
 #include "util/crash.h"
 #include "store/extents.h"
+#include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
@@ -70,12 +71,15 @@ struct served {
 };
 
 struct serve {
-    struct served *served; /* utlist: GETs being answered or waiting for a buffer */
-    unsigned busy;         /* buffers in use */
+    struct served *served;  /* utlist: GETs being answered or waiting for a buffer */
+    unsigned busy;          /* buffers in use */
+    struct net_timer *held; /* NULL: none was held yet */
+    bool told;              /* it is set */
 };
 
 static void serve_queue(struct member *member);
 static void serve_try(struct served *s);
+static void held_later(struct member *member);
 
 static void served_free(struct served *s)
 {
@@ -356,6 +360,37 @@ static int find_own(struct served *s)
     return status;
 }
 
+/* A publish may take long that waits for homes beyond a cut. Who asks for the file would take us for dead. */
+static void held_tell(void *arg)
+{
+    struct member *member = arg;
+    struct serve *serve = OWN(member, serve);
+    struct served *s;
+
+    serve->told = false;
+    DL_FOREACH(serve->served, s)
+    {
+        struct net_msg reply = {.type = NET_MSG_ERROR, .id = s->id, .status = EINPROGRESS};
+        if (s->state != SERVED_HELD)
+            continue;
+        member_send(member, s->rank, &reply);
+        held_later(member);
+    }
+}
+
+static void held_later(struct member *member)
+{
+    struct serve *serve = OWN(member, serve);
+    double pause = member->config->peer_timeout / 3;
+
+    if (serve->told || (!serve->held &&
+                        !(serve->held = net_timer_create(member->loop, held_tell, member))))
+        return; /* it is asked for again */
+    serve->told = true;
+    net_timer_start(serve->held,
+                    util_clock_now() + (uint64_t)(pause * (double)UTIL_NSEC_PER_SEC));
+}
+
 static bool is_same(const struct dyad_entry *a, const struct dyad_entry *b)
 {
     return strcmp(a->upath, b->upath) == 0 &&
@@ -394,6 +429,7 @@ static void serve_try(struct served *s)
     }
     if (status == ENOENT && (status = find_own(s)) == EAGAIN) {
         s->state = SERVED_HELD;
+        held_later(member);
         return;
     }
     if (status == ENOENT && !relays) {
@@ -531,6 +567,8 @@ void serve_stop(struct member *member)
     {
         served_free(s);
     }
+    if (OWN(member, serve)->held)
+        net_timer_destroy(OWN(member, serve)->held);
 }
 
 static bool get_asked(struct member *member, const struct net_msg *msg, void **payload,

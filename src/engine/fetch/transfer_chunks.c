@@ -405,6 +405,8 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
             relayed(t, msg);
         return true;
     }
+    if (msg->type == NET_MSG_ERROR && msg->status == EINPROGRESS)
+        return true; /* it will come */
     if (msg->type == NET_MSG_ERROR) {
         if (t->source != t->rank || (t->rank != t->entry.owner && msg->status != ESTALE)) {
             source_lost(t, "has it not");

@@ -568,7 +568,8 @@ void member_session_aborted(struct member *member)
 {
     if (!member->ring || !member->ring->boot)
         return;
-    boot_session_destroy(member->ring->boot, false);
+    /* As before exec. */
+    boot_session_destroy(member->ring->boot, !member->ring->committed);
     member->ring->boot = NULL;
 }
 

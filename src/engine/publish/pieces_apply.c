@@ -9,7 +9,7 @@
  * and programs of this node that are about to write to it wait for that, too: put_alone(). Some may
  * not (a cut; two threads at once; a process that was stopped), and each range is recorded before it is
  * written: so the record is looked at again afterwards. What a program has written in the same places
- * since the first look may have been overwritten here: EEXIST, and the sender publishes a conflict.
+ * since the first look may have been overwritten here: ENOTUNIQ, and the sender publishes a conflict.
  */
 #include "engine/publish/pieces_apply.h"
 
@@ -538,7 +538,7 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
         rc = put_pieces(apply, fd, pieces, &ours, true);
     if (rc == 0 && (rc = ours_read(apply, &now)) == 0) {
         if (has_met(apply, &ours, &now, &pieces->list)) {
-            errno = EEXIST;
+            errno = ENOTUNIQ;
             rc = -1;
         }
         ours_free(&now);

@@ -67,6 +67,7 @@ struct sending {
     /* The taker's file was never `base`, and has said which version it was; none: it was empty. */
     bool rebased;
     bool clock_asked;        /* CLOCK */
+    bool closer;             /* ... for the second time: once more would not help */
     struct peer_clock clock; /* the taker's */
 };
 
@@ -369,7 +370,8 @@ static void go_on(struct sending *s)
             .kind = DYAD_BASE_FROM, .size = s->met.offset, .time = s->met.length};
         s->status = 0;
         begin_anew(s);
-    } else if (s->status == EEXIST && peer_clock_closer(&s->clock)) {
+    } else if (s->status == EEXIST && !s->closer && peer_clock_closer(&s->clock)) {
+        s->closer = true; /* nothing was written: ENOTUNIQ is not told from what was */
         s->status = 0;
         s->clock_asked = true;
         ask_clock(s);

@@ -140,8 +140,9 @@ static void taking_end(struct taking *t, int status)
     else if (status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
                  member_describe(member, t->rank), t->upath,
-                 status == EEXIST ? "this node has written there at the same time"
-                                  : strerror(status));
+                 status == EEXIST || status == ENOTUNIQ
+                     ? "this node has written there at the same time"
+                     : strerror(status));
     reply(member, t->rank, t->id, status, &t->apply.met);
     upath = t->upath;
     t->upath = NULL;
@@ -174,7 +175,7 @@ static void refuse(struct taking *t, int status)
 {
     struct produce *ours = t->apply.kept ? produce_bringing(t->member, t->upath) : NULL;
 
-    if (ours && status == EEXIST) {
+    if (ours && (status == EEXIST || status == ENOTUNIQ)) {
         ours->met = t->apply.met.offset;
         ours->met_length = t->apply.met.length;
     }

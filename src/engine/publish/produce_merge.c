@@ -121,7 +121,7 @@ static void pieces_sent(void *arg, int status, uint64_t met, uint64_t met_length
     } else {
         p->unmerged = true;
         p->met = met;
-        p->met_length = status == EEXIST ? met_length : 0;
+        p->met_length = status == EEXIST || status == ENOTUNIQ ? met_length : 0;
     }
     produce_ask_anew(p);
 }
