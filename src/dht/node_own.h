@@ -42,6 +42,7 @@ struct publish {
     unsigned silent; /* how often homes that live were asked again */
     uint32_t epoch;  /* node->epoch when it was sent */
     bool awaits;     /* a home that is missing: all others have it */
+    bool told;       /* ... and somebody was told */
     bool repair;     /* of an entry that was published before: same version */
     bool repair_all;
     bool relay; /* repair of another rank's entry */

@@ -14,6 +14,7 @@
 #include "dht/node_publish_await.h"
 
 #include "dht/node_unrecovered.h"
+#include "util/log.h"
 
 #define SILENT_MAX 8 /* it answers, but not this */
 
@@ -44,17 +45,34 @@ void publish_asks_again(const struct dht_node *node, struct publish *op)
     op->asks.n = left;
 }
 
-static bool awaits(const struct dht_node *node, const struct publish *op)
+/* DYAD_RANK_NONE: none. */
+static uint32_t missing_home(const struct dht_node *node, const struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n;
+    unsigned n = node->nmissing > 0 ? node_homes_all(node, &op->key, homes) : 0;
+
+    for (unsigned i = 0; i < n; i++)
+        if (node->missing[homes[i]] == DHT_MISSING && !node_rank_live(node, homes[i]))
+            return homes[i];
+    return DYAD_RANK_NONE;
+}
+
+static bool awaits(const struct dht_node *node, struct publish *op)
+{
+    uint32_t missing;
 
     if (!is_change(op))
         return false;
-    n = node->nmissing > 0 ? node_homes_all(node, &op->key, homes) : 0;
-    for (unsigned i = 0; i < n; i++)
-        if (node->missing[homes[i]] == DHT_MISSING && !node_rank_live(node, homes[i]))
-            return true;
+    missing = missing_home(node, op);
+    if (missing != DYAD_RANK_NONE) {
+        if (!op->told)
+            log_warn(
+                "the publish of \"%s\" waits for rank %u, which cannot be reached, and may "
+                "know of another node's change: until DYAD_JOIN_TIMEOUT, or it is back",
+                op->entry.upath, missing);
+        op->told = true;
+        return true;
+    }
     for (unsigned i = 0; op->silent < SILENT_MAX && i < op->asks.n; i++)
         if (is_silent(node, &op->asks.ask[i])) /* its connection has just broken */
             return true;

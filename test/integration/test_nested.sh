@@ -9,7 +9,7 @@ SESSION=$WORK/session
 # As ssh, and unlike the agent of the other tests, this one does not pass on what is in mpirun's environment.
 cat >"$WORK/rsh" <<EOF2
 #!/bin/sh
-exec env -i PATH="\$PATH" CLUSTER_DIR="\$CLUSTER_DIR" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$TEST_DIR/cluster/rsh-agent" "\$@"
+exec env -i PATH="\$PATH" CLUSTER_DIR="\$CLUSTER_DIR" CLUSTER_NODE="\$CLUSTER_NODE" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$TEST_DIR/cluster/rsh-agent" "\$@"
 EOF2
 chmod +x "$WORK/rsh"
 MPIRUN="mpirun --oversubscribe --bind-to none --mca plm_rsh_agent $WORK/rsh --mca plm_rsh_no_tree_spawn 1"

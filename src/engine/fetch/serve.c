@@ -74,7 +74,7 @@ struct serve {
     struct served *served;  /* utlist: GETs being answered or waiting for a buffer */
     unsigned busy;          /* buffers in use */
     struct net_timer *held; /* NULL: none was held yet */
-    bool told;              /* it is set */
+    bool timed;             /* it is set */
 };
 
 static void serve_queue(struct member *member);
@@ -367,7 +367,7 @@ static void held_tell(void *arg)
     struct serve *serve = OWN(member, serve);
     struct served *s;
 
-    serve->told = false;
+    serve->timed = false;
     DL_FOREACH(serve->served, s)
     {
         struct net_msg reply = {.type = NET_MSG_ERROR, .id = s->id, .status = EINPROGRESS};
@@ -383,10 +383,10 @@ static void held_later(struct member *member)
     struct serve *serve = OWN(member, serve);
     double pause = member->config->peer_timeout / 3;
 
-    if (serve->told || (!serve->held &&
-                        !(serve->held = net_timer_create(member->loop, held_tell, member))))
+    if (serve->timed || (!serve->held && !(serve->held = net_timer_create(
+                                               member->loop, held_tell, member))))
         return; /* it is asked for again */
-    serve->told = true;
+    serve->timed = true;
     net_timer_start(serve->held,
                     util_clock_now() + (uint64_t)(pause * (double)UTIL_NSEC_PER_SEC));
 }

@@ -371,7 +371,7 @@ static void go_on(struct sending *s)
         s->status = 0;
         begin_anew(s);
     } else if (s->status == EEXIST && !s->closer && peer_clock_closer(&s->clock)) {
-        s->closer = true; /* nothing was written: ENOTUNIQ is not told from what was */
+        s->closer = true; /* nothing of it is in the taker's file (ENOTUNIQ: it may be) */
         s->status = 0;
         s->clock_asked = true;
         ask_clock(s);
