@@ -152,6 +152,8 @@ on 1 2 && is "chmod of a directory elsewhere" 750 stat -c %a tree/empty
 together
 on 1 && chmod 600 mode # of what is a copy here
 together
+# The file that a node has made stays, out of date, until the newest is here: an open waits for that, stat does not.
+on 0 && cat mode >/dev/null
 on 0 2 && is "chmod of a copy" 600 stat -c %a mode
 together
 if on 0; then
