@@ -68,7 +68,7 @@ static bool awaits(const struct dht_node *node, struct publish *op)
         if (!op->told)
             log_warn(
                 "the publish of \"%s\" waits for rank %u, which cannot be reached, and may "
-                "know of another node's change: until DYAD_JOIN_TIMEOUT, or it is back",
+                "know of another node's change: until it is back, or for DYAD_JOIN_TIMEOUT",
                 op->entry.upath, missing);
         op->told = true;
         return true;

@@ -32,12 +32,9 @@ mpirun_pids() {
     strays head 2>/dev/null | sed -n 's/^\([0-9]*\) mpirun --oversubscribe .*/\1/p'
 }
 
-# mpirun, and its daemons, which would need two seconds to notice.
+# mpirun, and its daemons, which would need two seconds to notice: head sees the processes of all nodes.
 end_launcher() {
-    local node
-    for node in head "${NODES[@]}"; do
-        node_exec "$node" pkill -9 -f '^(mpirun --oversubscribe|orted) ' 2>/dev/null || true
-    done
+    node_exec head pkill -9 -f '^(mpirun --oversubscribe|orted) ' || true
 }
 
 all_ok() {

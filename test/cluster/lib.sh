@@ -146,7 +146,7 @@ cluster_up() {
 node_exec() {
     local node=$1 enter
     shift
-    { read -r -a enter <"$CLUSTER_DIR/$node.enter"; } 2>/dev/null || return 1
+    read -r -a enter <"$CLUSTER_DIR/$node.enter" || return 1
     TMPDIR=$CLUSTER_DIR/tmp CLUSTER_NODE=$node nsenter "${enter[@]}" --wdns="$PWD" "$@"
 }
 
