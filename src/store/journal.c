@@ -329,6 +329,14 @@ const struct store_record *store_journal_find(struct store_journal *journal,
     return node && !node->retired ? &node->record : NULL;
 }
 
+const struct store_record *store_journal_find_any(struct store_journal *journal,
+                                                  const char *upath)
+{
+    struct journal_node *node = journal_find(journal, upath);
+
+    return node ? &node->record : NULL;
+}
+
 int store_journal_foreach(struct store_journal *journal,
                           int (*fn)(const struct store_record *record, void *arg),
                           void *arg)

@@ -93,6 +93,9 @@ int store_journal_retire(struct store_journal *journal, const char *upath);
 /* The record of upath, valid until the journal changes; NULL: none. */
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath);
+/* The same; also one that is retired. */
+const struct store_record *store_journal_find_any(struct store_journal *journal,
+                                                  const char *upath);
 /* Forget all records, in one step; the count of openings and the label stay. 0 or -1 with
  * errno: all of them stay. */
 int store_journal_clear(struct store_journal *journal);

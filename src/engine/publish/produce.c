@@ -357,15 +357,24 @@ int produce_publish(struct produce *p)
     return rc;
 }
 
-/* True if the file on disk, down to its ctime, is the one of our record. (A file that is
- * being published has its record already.) */
+/* True if the file on disk, down to its ctime, is the one of our record. (A file that is being published has
+ * its record already.) Or it is what was published or fetched, as it was, and another node has published a newer
+ * version by now, which counts. */
 static bool is_published_so(const struct produce *p)
 {
     const struct store_record *known =
-        store_journal_find(p->member->dmd[p->role].journal, p->upath);
+        store_journal_find_any(p->member->dmd[p->role].journal, p->upath);
 
-    return !produce_is_behind(p) && known && known->kind == STORE_RECORD_ORIGINAL &&
-           store_identity_equal(&known->identity, &p->record.identity);
+    if (!known || produce_is_behind(p))
+        return false;
+    if (known->kind == STORE_RECORD_ORIGINAL &&
+        store_identity_equal(&known->identity, &p->record.identity))
+        return true;
+    return known->identity.ino == p->record.identity.ino &&
+           known->identity.btime == p->record.identity.btime &&
+           produce_is_same_content(&known->entry, &p->record.entry) &&
+           (p->superseded || (known->kind == STORE_RECORD_COPY &&
+                              known->entry.mode == p->record.entry.mode));
 }
 
 /* The file was made to be written together with another node (give_up_joined()), and nothing was written; nor has

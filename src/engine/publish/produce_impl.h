@@ -111,6 +111,8 @@ int produce_late_name(struct member *member, enum engine_role role, const char *
 /* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with
  * errno. */
 int produce_look(struct produce *p);
+/* True if both describe a file of the same size and mtime. */
+bool produce_is_same_content(const struct dyad_entry *a, const struct dyad_entry *b);
 /* The change that is published began from what `before` says. */
 void produce_base(struct produce *p, const struct dyad_entry *before);
 /* True if its writer has made the file, or emptied it. */

@@ -14,7 +14,7 @@
 #include "store/superseded.h"
 #include "util/clock.h"
 
-static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
+bool produce_is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
 {
     return a->size == b->size && a->mtime_sec == b->mtime_sec &&
            a->mtime_nsec == b->mtime_nsec;
@@ -33,7 +33,7 @@ static bool is_recorded(const struct produce *p, const struct dyad_entry *known)
         return false;
     return p->mark || p->merged ||
            (known && (known->recorded || known->size == 0) &&
-            is_same_content(known, &p->record.entry));
+            produce_is_same_content(known, &p->record.entry));
 }
 
 void produce_base(struct produce *p, const struct dyad_entry *before)
@@ -115,7 +115,7 @@ int produce_look(struct produce *p)
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
     p->record.entry.emptied = S_ISREG(st.st_mode) && st.st_size == 0 &&
                               ((is_known && known->entry.emptied &&
-                                is_same_content(&known->entry, &p->record.entry)) ||
+                                produce_is_same_content(&known->entry, &p->record.entry)) ||
                                is_written(p, 0));
     if (dmd->extents &&
         store_extents_held(dmd->extents, p->record.identity.ino, p->record.identity.btime))
@@ -145,7 +145,7 @@ enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry, b
     if (rc > 0 || ((p->record.entry.mode ^ was.entry.mode) & S_IFMT))
         return DHT_AHEAD_STOP;
     changed = id->ino != was.identity.ino || id->btime != was.identity.btime ||
-              !is_same_content(&p->record.entry, &was.entry) ||
+              !produce_is_same_content(&p->record.entry, &was.entry) ||
               p->record.entry.mode != was.entry.mode;
     entry->size = p->record.entry.size;
     entry->mode = p->record.entry.mode;

@@ -1155,6 +1155,20 @@ static void test_anew(void **state)
     assert_false(superseded());
 }
 
+/* Without a mark, as dyad_produce() does. */
+static void produces(void)
+{
+    int before = done;
+
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", 0, on_done, NULL), 0);
+    if (!posted)
+        return;
+    posted(posted_arg);
+    posted = NULL;
+    assert_int_equal(done, before + 1);
+    assert_int_equal(status_done, 0);
+}
+
 /* Only its permissions were changed here. */
 static void test_changed_by_name(void **state)
 {
@@ -1174,6 +1188,46 @@ static void test_changed_by_name(void **state)
     assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
     ends(p, ECANCELED);
     assert_int_equal(ngiven_way, 0);
+}
+
+/* dyad_produce() of what its close has published says nothing new, also if another node has replaced or sealed it
+ * since; of what was written without a mark it does. */
+static void test_published_already(void **state)
+{
+    struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct publish *p = closes("ours");
+    struct store_record copy;
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    npublishes = 0;
+    copy = *recorded();
+    assert_int_equal(store_journal_retire(dmd->journal, "f"), 0);
+    assert_int_equal(store_superseded_set(dmd->dir, dmd->session, "f", STORE_OLD_TOLD,
+                                          &copy.identity),
+                     0);
+    produces();
+    assert_int_equal(npublishes, 0);
+    assert_true(superseded());
+    scratch_write(scratch, "f", "without the wrapper");
+    produces();
+    assert_int_equal(npublishes, 1);
+    assert_false(superseded());
+    assert_int_equal(tries(&publishes[0], 6), DHT_AHEAD_GO);
+    ends(&publishes[0], 0);
+
+    /* A copy that was fetched. */
+    npublishes = 0;
+    copy = *recorded();
+    copy.kind = STORE_RECORD_COPY;
+    assert_int_equal(store_journal_put(dmd->journal, &copy), 0);
+    produces();
+    assert_int_equal(npublishes, 0);
+    assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
+    produces();
+    assert_int_equal(npublishes, 1);
+    ends(&publishes[0], ECANCELED);
 }
 
 /* A file that is pending has a second link, and no second name: its bytes are not at the mercy of who writes by
@@ -1245,6 +1299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_published_already, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pending, setup, teardown),
     };
 
