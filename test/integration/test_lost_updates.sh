@@ -16,7 +16,7 @@ begin=${UPDATES_SEED:-$RANDOM}
 cut_and_heal() {
     local node n=0
     until [ -s "$LOG" ]; do sleep 0.05; done
-    while kill -0 "$JOB_PID" 2>/dev/null && ! compgen -G "$WORK/updates.*" >/dev/null; do
+    while kill -0 "$JOB_PID" 2>/dev/null && ! compgen -G "$WORK/ok.*" >/dev/null; do
         node=n$((RANDOM % 3))
         sleep 0.$((RANDOM % 90 + 10))
         "$CLUSTER_SH" cut $node
@@ -29,7 +29,7 @@ cut_and_heal() {
 }
 
 for ((seed = begin; seed < begin + runs; seed++)); do
-    rm -f "$WORK"/updates.*
+    rm -f "$WORK"/updates.* "$WORK"/ok.*
     how=(1000) with= JOB_ENV=("${PLAIN[@]}")
     if [ $((seed - begin)) -ge $((runs - kills)) ]; then
         how=(500 0.1) JOB_ENV+=(DYAD_TIMEOUT=1)

@@ -1,9 +1,9 @@
 /*
  * mpi_file.c - ranks write one file by MPI-IO, and each reads all of it
  *
- * mpi_file FILE at|all|view|update BYTES COUNT [READERS [ROUNDS]]: COUNT records of BYTES bytes from each rank, in
- * turn; each record by itself, or collectively, or all by a strided view of the file; or by itself,
- * when all that the round before has left was read by the same handle, and by none else. The last
+ * mpi_file FILE at|all|view|ahead|update BYTES COUNT [READERS [ROUNDS]]: COUNT records of BYTES bytes from each rank,
+ * in turn; each record by itself, or collectively, or all by a strided view of the file, or without waiting for
+ * the one before (which is aio_write()); or by itself, when all that the round before has left was read by the same handle, and by none else. The last
  * READERS ranks (0) write nothing, and read at once. In each round other bytes are written into the
  * same file, which a reader has as some round has left it.
  */
@@ -48,6 +48,24 @@ static int by_record(MPI_File file, const char *records, int all)
     return bad;
 }
 
+/* All under way at once, and half of them waited for in the opposite order. */
+static int ahead(MPI_File file, const char *records)
+{
+    MPI_Request *requests = malloc(sizeof(MPI_Request) * (size_t)count);
+    int bad = 0;
+
+    for (int i = 0; i < count; i++) {
+        MPI_Offset at = ((MPI_Offset)i * nranks + rank) * bytes;
+        bad |= MPI_File_iwrite_at(file, at, records + (size_t)i * (size_t)bytes, bytes,
+                                  MPI_BYTE, &requests[i]) != MPI_SUCCESS;
+    }
+    for (int i = count - 1; i >= count / 2; i--)
+        bad |= MPI_Wait(&requests[i], MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    bad |= MPI_Waitall(count / 2, requests, MPI_STATUSES_IGNORE) != MPI_SUCCESS;
+    free(requests);
+    return bad;
+}
+
 /* What the round before has left, by each rank before anybody writes. */
 static int has_round_before(MPI_File file)
 {
@@ -85,8 +103,9 @@ static int write_file(const char *path, const char *how)
     }
     if (strcmp(how, "update") == 0)
         bad = has_round_before(file);
-    bad |= strcmp(how, "view") == 0 ? by_view(file, records)
-                                    : by_record(file, records, strcmp(how, "all") == 0);
+    bad |= strcmp(how, "view") == 0    ? by_view(file, records)
+           : strcmp(how, "ahead") == 0 ? ahead(file, records)
+                                       : by_record(file, records, strcmp(how, "all") == 0);
     bad |= MPI_File_close(&file) != MPI_SUCCESS;
     free(records);
     return bad;

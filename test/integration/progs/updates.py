@@ -1,24 +1,40 @@
 #!/usr/bin/env python3
 """Ranks change the same files in part, at random, and what they read is judged.
 
-updates.py work RANK RANKS SEED COUNT [KILLED]  COUNT operations on files in SSD; the log in W/updates.RANK. KILLED: that
-                                        part of the changes is made by a process that is killed, most of them in the midst
-updates.py check RANKS [cuts]           judge the logs; nodes were cut off
+updates.py work RANK RANKS SEED COUNT [KILLED [DIES]]  COUNT operations on files in SSD; the log in W/updates.RANK, and at the end
+                                        W/ok.RANK. KILLED: that part of the changes is made by a process that is killed, most of them
+                                        in the midst. DIES: seconds until this rank is killed itself, in whatever it is doing
+updates.py check RANKS [WHAT...]        judge the logs; what was done to them beside: cuts, deaths, full (disks)
 
 A file is a row of slots; each rank writes its own with a number that rises. Lost is an update whose close succeeded
 before a read began which does not have it, though nobody replaced the file meanwhile; a false alarm, a close that fails
 (EIO) though nobody else wrote the file while it was open.
 """
-import errno, json, os, random, signal, struct, sys, time
+import errno, json, os, random, signal, struct, sys, threading, time
 
 SLOTS, FILES = 4, 3
 SLOT = struct.Struct("<HHI")  # rank + 1, slot, number
 REPLACES = ("anew", "rename", "remove")
+FIELDS = ("kind", "name", "begin", "end", "status", "what", "slot", "number")
+TAKEN_OVER = 5_000_000_000  # ns after a death: until another has published what it had begun
 
 
-def work(rank, ranks, seed, count, killed):
+def work(rank, ranks, seed, count, killed=0.0, dies=0.0):
     rng = random.Random(seed * 1000 + rank)
-    top, number, log = os.environ["SSD"], 0, []
+    top, number = os.environ["SSD"], 0
+    log = open(f"{os.environ['W']}/updates.{rank}", "wb", buffering=0)
+
+    def note(*words):
+        log.write(json.dumps(words).encode() + b"\n")
+
+    def die():
+        note("dies", 0, time.monotonic_ns(), 0, 0, "", None, 0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if dies:
+        timer = threading.Timer(dies, die)
+        timer.daemon = True
+        timer.start()
 
     def pause():
         if rng.random() < 0.3:
@@ -30,11 +46,14 @@ def work(rank, ranks, seed, count, killed):
         slot, where = rng.randrange(SLOTS), "open"
         try:
             fd = os.open(path, flags | os.O_RDWR, 0o644)
-            pause()
-            os.pwrite(fd, SLOT.pack(rank + 1, slot, number), (rank * SLOTS + slot) * SLOT.size)
-            pause()
-            where = "close"
-            os.close(fd)
+            try:
+                where = "write"
+                pause()
+                os.pwrite(fd, SLOT.pack(rank + 1, slot, number), (rank * SLOTS + slot) * SLOT.size)
+                pause()
+                where = "close"
+            finally:
+                os.close(fd)
             return 0, where, slot
         except OSError as e:
             return e.errno, where, slot
@@ -79,6 +98,7 @@ def work(rank, ranks, seed, count, killed):
         if ailing.get(name) and rng.random() < 0.5:
             kind = rng.choice(REPLACES)
         begin = time.monotonic_ns()
+        note(kind, name, begin, None, None, "", None, number)
         if kind == "read":
             status, what, slot = read(path)
         elif kind in REPLACES:
@@ -92,19 +112,32 @@ def work(rank, ranks, seed, count, killed):
             else:
                 status, what, slot = write(path, flags)
         ailing[name] = status in (errno.EIO, errno.ETIMEDOUT)
-        log.append([kind, name, begin, time.monotonic_ns(), status, what, slot, number])
+        note(kind, name, begin, time.monotonic_ns(), status, what, slot, number)
         pause()
-    with open(f"{os.environ['W']}/updates.{rank}", "w") as f:
-        json.dump(log, f)
+    open(f"{os.environ['W']}/ok.{rank}", "x").close()
 
 
-def check(ranks, cuts):
-    logs = []
-    for rank in range(ranks):
-        with open(f"{os.environ['W']}/updates.{rank}") as f:
-            logs.append([dict(zip(("kind", "name", "begin", "end", "status", "what", "slot", "number"), op), rank=rank)
-                         for op in json.load(f)])
+def load(rank):
+    """The operations of a rank; that in which it died ends some time after it."""
+    ops, died = [], 0
+    with open(f"{os.environ['W']}/updates.{rank}") as f:
+        for line in f:
+            op = dict(zip(FIELDS, json.loads(line)), rank=rank)
+            if op["kind"] == "dies":
+                died = op["begin"]
+                continue
+            if ops and ops[-1]["end"] is None:
+                ops.pop()
+            ops.append(op)
+    if ops and ops[-1]["end"] is None:
+        ops[-1].update(end=died + TAKEN_OVER, status=-1)
+    return ops, bool(died)
+
+
+def check(ranks, cuts, deaths, full):
+    logs, dead = zip(*map(load, range(ranks)))
     every, wrong = [op for log in logs for op in log], 0
+    unlucky = cuts or deaths
     by_name = {name: [op for op in every if op["name"] == name] for name in range(FILES)}
 
     def beside(op, begin, ops):
@@ -137,23 +170,23 @@ def check(ranks, cuts):
                         show(op, done[-1], *sorted(beside(op, since, others), key=lambda o: o["end"]))
         elif op["status"] == errno.EIO and op["what"] == "close":
             # What one that was killed had written may be found at any time after that.
-            if not kills and not cuts and not any(o["rank"] != op["rank"] and o["kind"] != "read" for o in beside(op, op["begin"], others)):
+            if not kills and not unlucky and not full and not any(o["rank"] != op["rank"] and o["kind"] != "read" for o in beside(op, op["begin"], others)):
                 wrong += 1
                 print(f"failed for nothing:")
                 show(op)
-        elif op["status"] not in (0, errno.EIO, errno.ENOENT, errno.ETIMEDOUT if kills or cuts else 0,
-                                  errno.EHOSTUNREACH if cuts else 0):
+        elif op["status"] not in (-1, 0, errno.EIO, errno.ENOENT, errno.ETIMEDOUT if kills or unlucky else 0,
+                                  errno.EHOSTUNREACH if unlucky else 0, errno.ENOSPC if full else 0):
             wrong += 1
             print("failed:")
             show(op)
     closes = [op for op in every if op["kind"] in ("update", "join")]
     print(f"{len(every)} operations; {sum(o['kind'] == 'read' and not o['status'] for o in every)} reads, "
           f"{judged} slots of them judged; {sum(o['status'] == 0 for o in closes)} of {len(closes)} updates succeeded, "
-          f"{sum(o['status'] == errno.EIO and o['what'] == 'close' for o in closes)} were told of a conflict; {f'{kills} were killed; ' if kills else ''}{wrong} wrong")
-    return wrong or judged < len(every) / (20 if kills else 4)
+          f"{sum(o['status'] == errno.EIO and o['what'] == 'close' for o in closes)} were told of a conflict; {f'{kills} were killed; ' if kills else ''}{f'{sum(dead)} ranks died; ' if deaths else ''}{wrong} wrong")
+    return wrong or judged < len(every) / (20 if kills or unlucky else 4)
 
 
 if sys.argv[1] == "work":
-    work(*map(int, sys.argv[2:6]), float(*sys.argv[6:]))
+    work(*map(int, sys.argv[2:6]), *map(float, sys.argv[6:]))
 else:
-    sys.exit(check(int(sys.argv[2]), "cuts" in sys.argv[3:]) > 0)
+    sys.exit(check(int(sys.argv[2]), *(word in sys.argv[3:] for word in ("cuts", "deaths", "full"))) > 0)
