@@ -18,6 +18,7 @@
 #include "dht/node_lookup_homes.h"
 #include "dht/node_module.h"
 #include "dht/node_publish.h"
+#include "dht/node_publish_await.h"
 
 /* INVALIDATE that waits for us: for the engine (by token), or for a publish of ours to end.
  */
@@ -140,6 +141,7 @@ static void shard_newer(struct dht_node *node, const struct dyad_entry *newer)
     dht_key_init(&key, newer->upath, node->config.depth);
     record = dht_shard_find(node->shard, &key, newer->upath);
     if (record != NULL && record->entry.state != DYAD_ENTRY_NONE &&
+        !publish_is_left_to_publisher(node, newer) &&
         dyad_version_cmp(&record->entry.version, &newer->version) < 0)
         home_publish(node, &msg); /* no operation has its id: the reply says nothing */
 }
@@ -187,7 +189,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
             publish_go_on(node, own);
         }
         /* Its publisher may have died before the version was at all homes. */
-        if (node->epoch > 0)
+        if (node->epoch > 0 && !publish_is_left_to_publisher(node, &in->newer))
             publish_relay(node, &in->newer);
     }
     node_ready_push(node, &in->ready, incoming_deliver);

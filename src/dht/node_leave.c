@@ -21,6 +21,7 @@
 #include "dht/node_lookup_cache.h"
 #include "dht/node_module.h"
 #include "dht/node_publish.h"
+#include "dht/node_publish_await.h"
 #include "dht/node_record.h"
 #include "dht/node_tentative.h"
 #include "dht/node_writing.h"
@@ -256,7 +257,8 @@ void leave_note(struct dht_node *node, const struct dht_record *record, uint32_t
     bool stands_in = source != node->config.self && !tentative_all_synced(node) &&
                      !record_has_home(node, record, node->config.self);
 
-    if (node->leaving || stands_in)
+    if (node->leaving ||
+        (stands_in && !publish_is_left_to_publisher(node, &record->entry)))
         publish_relay(node, &record->entry);
 }
 

@@ -165,7 +165,8 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     if (entry == NULL)
         return; /* the homes cannot be reached: refused again at the next review */
     node_modules_missed(node, entry);
-    publish_relay(node, entry);
+    if (!publish_is_left_to_publisher(node, entry))
+        publish_relay(node, entry);
 }
 
 static void publish_next_version(struct dht_node *node, struct publish *op,
@@ -355,6 +356,7 @@ static void publish_next_version(struct dht_node *node, struct publish *op,
     if (ahead == DHT_AHEAD_CHANGED || op->entry.conflict || refused != NULL)
         publish_without_bytes(node, op);
     op->entry.version = version;
+    publish_note_change(op);
     undefer(node, own); /* before op can end: own is there */
     publish_send(node, op);
 }

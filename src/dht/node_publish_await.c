@@ -25,6 +25,19 @@ static bool is_change(const struct publish *op)
             op->base.kind == DYAD_BASE_OVERTAKEN);
 }
 
+void publish_note_change(struct publish *op)
+{
+    op->entry.change =
+        is_change(op) && op->entry.state == DYAD_ENTRY_PUBLISHED && !op->entry.conflict;
+}
+
+bool publish_is_left_to_publisher(const struct dht_node *node,
+                                  const struct dyad_entry *entry)
+{
+    return entry->change && entry->version.rank != node->config.self &&
+           dht_node_is_live(node, entry->version.rank);
+}
+
 static bool is_silent(const struct dht_node *node, const struct ask *ask)
 {
     return ask->failed && !ask->refused && node_rank_live(node, ask->rank);

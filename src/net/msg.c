@@ -153,6 +153,7 @@ _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN +
 #define RECORDED   0x40u /* likewise */
 #define WRITTEN    0x20u /* likewise */
 #define EMPTIED    0x10u /* likewise */
+#define CHANGE     0x08u /* likewise */
 #define ENDS       0x80u /* beside the kind of a base */
 #define STAYS      0x40u /* likewise */
 #define JOINT      0x20u /* likewise */
@@ -220,7 +221,8 @@ static void walk_upath(struct codec *c, struct net_msg *msg, unsigned fields)
 
 static bool has_flags(const struct dyad_entry *entry)
 {
-    return entry->conflict || entry->recorded || entry->written || entry->emptied;
+    return entry->conflict || entry->recorded || entry->written || entry->emptied ||
+           entry->change;
 }
 
 static void walk_entry(struct codec *c, struct dyad_entry *entry)
@@ -228,7 +230,7 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     uint8_t state =
         (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0) |
                   (entry->recorded ? RECORDED : 0) | (entry->written ? WRITTEN : 0) |
-                  (entry->emptied ? EMPTIED : 0));
+                  (entry->emptied ? EMPTIED : 0) | (entry->change ? CHANGE : 0));
 
     codec_u32(c, &entry->owner);
     codec_u8(c, &state);
@@ -236,7 +238,8 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     entry->recorded = state & RECORDED;
     entry->written = state & WRITTEN;
     entry->emptied = state & EMPTIED;
-    state &= EMPTIED - 1;
+    entry->change = state & CHANGE;
+    state &= CHANGE - 1;
     codec_check(c, state <= DYAD_ENTRY_WITHDRAWN &&
                        (!has_flags(entry) || state == DYAD_ENTRY_PUBLISHED));
     entry->state = state;

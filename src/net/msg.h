@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 15
+#define NET_MSG_VERSION 16
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */

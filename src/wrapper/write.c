@@ -5,14 +5,13 @@
  * mark, since another node may have joined. Else the range is recorded before the real call,
  * so that the record never has too little, and cut to what was written after it. What cannot
  * be recorded so ends the record of the description, and its file is not put together with
- * other nodes' any more: calls that name no range (sendfile, splice, aio), shared maps, a file
+ * other nodes' any more: calls that name no range (sendfile, splice), shared maps, a file
  * offset that another thread moves in the midst.
  *
  * Where a write appends, the range is from the end of the file to where that is afterwards, which may
  * have what others of this node have appended meanwhile. If other nodes write the file, too, one process
  * of all appends at a time, when it has what the others have written.
  */
-#include <aio.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/sendfile.h>
@@ -298,51 +297,32 @@ int wrapped_posix_fallocate64(int fd, off64_t offset, off64_t len)
     UNRECORDED(fd, REAL(posix_fallocate64)(fd, offset, len));
 }
 
+/* The same; and what is read is shown first (read.c). */
+#define MOVED(from, to, call)                                                       \
+    do {                                                                            \
+        if (__builtin_expect(wrapper_fd_marked(from), 0) && wrapper_show(from) < 0) \
+            return -1;                                                              \
+        UNRECORDED(to, call);                                                       \
+    } while (0)
+
 ssize_t wrapped_copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at,
                                 size_t len, unsigned flags)
 {
-    UNRECORDED(to, REAL(copy_file_range)(from, from_at, to, to_at, len, flags));
+    MOVED(from, to, REAL(copy_file_range)(from, from_at, to, to_at, len, flags));
 }
 
 ssize_t wrapped_sendfile(int to, int from, off_t *at, size_t len)
 {
-    UNRECORDED(to, REAL(sendfile)(to, from, at, len));
+    MOVED(from, to, REAL(sendfile)(to, from, at, len));
 }
 
 ssize_t wrapped_sendfile64(int to, int from, off64_t *at, size_t len)
 {
-    UNRECORDED(to, REAL(sendfile64)(to, from, at, len));
+    MOVED(from, to, REAL(sendfile64)(to, from, at, len));
 }
 
 ssize_t wrapped_splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t len,
                        unsigned flags)
 {
-    UNRECORDED(to, REAL(splice)(from, from_at, to, to_at, len, flags));
-}
-
-int wrapped_aio_write(struct aiocb *cb)
-{
-    UNRECORDED(cb->aio_fildes, REAL(aio_write)(cb));
-}
-
-int wrapped_aio_write64(struct aiocb64 *cb)
-{
-    UNRECORDED(cb->aio_fildes, REAL(aio_write64)(cb));
-}
-
-int wrapped_lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
-{
-    for (int i = 0; i < n; i++)
-        if (list[i] && list[i]->aio_lio_opcode == LIO_WRITE)
-            unrecord(list[i]->aio_fildes);
-    return REAL(lio_listio)(mode, list, n, event);
-}
-
-int wrapped_lio_listio64(int mode, struct aiocb64 *const list[], int n,
-                         struct sigevent *event)
-{
-    for (int i = 0; i < n; i++)
-        if (list[i] && list[i]->aio_lio_opcode == LIO_WRITE)
-            unrecord(list[i]->aio_fildes);
-    return REAL(lio_listio64)(mode, list, n, event);
+    MOVED(from, to, REAL(splice)(from, from_at, to, to_at, len, flags));
 }

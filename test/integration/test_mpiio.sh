@@ -10,7 +10,7 @@ for io in romio321 ompio; do
     # OMPIO reads, changes and writes what lies between the records of a rank, without a lock: wrong on one node, too.
     JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io" OMPI_MCA_fbtl_posix_write_datasieving=0)
     for where in 3@n0,n1,n2 4@n0,n1 2@n0,n1 6@n0,n1,n2; do
-        for how in "at 1000 37" "all 100000 9" "view 4096 20"; do
+        for how in "at 1000 37" "all 100000 9" "view 4096 20" "ahead 3000 20"; do
             [ "$LEVEL" != short ] || [ "$where" = 3@n0,n1,n2 ] || [ "$where" = 4@n0,n1 ] || continue
             clean_ssd
             # shellcheck disable=SC2086

@@ -67,13 +67,39 @@ def seek_write(fd, data, offset):
 def vector_write(fd, data, offset):
     return os.pwritev(fd, [data[:3], data[3:]], offset)
 
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+
+class Aiocb(ctypes.Structure):
+    """glibc's, of 64 bits."""
+    _fields_ = [("fd", ctypes.c_int), ("opcode", ctypes.c_int), ("reqprio", ctypes.c_int), ("buf", ctypes.c_char_p),
+                ("nbytes", ctypes.c_size_t), ("sigevent", ctypes.c_char * 64), ("inner", ctypes.c_char * 32),
+                ("offset", ctypes.c_long), ("reserved", ctypes.c_char * 32)]
+
+assert ctypes.sizeof(Aiocb) == 168
+libc.aio_return.restype = ctypes.c_ssize_t
+
+def aio(list_of_one):
+    def write(fd, data, offset):
+        cb = Aiocb(fd=fd, opcode=1, buf=data, nbytes=len(data), offset=offset)  # LIO_WRITE
+        cb.sigevent = bytes(12) + b"\1"  # SIGEV_NONE
+        each = (ctypes.POINTER(Aiocb) * 1)(ctypes.pointer(cb))
+        if list_of_one:
+            assert libc.lio_listio(0, each, 1, None) == 0  # LIO_WAIT
+        else:
+            assert libc.aio_write(each[0]) == 0
+            while libc.aio_error(each[0]) == errno.EINPROGRESS:
+                libc.aio_suspend(each, 1, None)
+        return libc.aio_return(each[0])
+    return write
+
 # Halves that no block divides; each order of the closes; all at once.
 for i, order in enumerate(([0, 1], [1, 0], None, None, None)):
     shared(f"halves.{i}", {0: [(0, pattern(0, 1234))], 1: [(1234, pattern(1, 777))]}, order)
 for i, order in enumerate(([2, 0, 1], [1, 2, 0], None, None, None)):
     shared(f"thirds.{i}", {r: [(r * 1001, pattern(r, 1001))] for r in range(3)}, order)
 # Records in turn, as a strided view; by every way to write.
-for i, write in enumerate((os.pwrite, seek_write, vector_write)):
+for i, write in enumerate((os.pwrite, seek_write, vector_write, aio(False), aio(True))):
     shared(f"strided.{i}", {r: [((3 * k + r) * 100, pattern(r, 100, k)) for k in range(300)] for r in range(3)}, None,
            write=write)
 # A hole in the midst, which nobody writes; more than one chunk.

@@ -182,6 +182,49 @@ static void test_changes(void **state)
     fake_net_destroy(net);
 }
 
+/* A home that has died is followed by one that knows nothing of the name, and takes a change that the other home refuses.
+ * That one hears of it as a holder: it takes it from its publisher only, unless that is dead. */
+static void test_told_of_change(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX], by = fake_stranger(net, key, 0);
+        struct net_msg msg = {.type = NET_MSG_INVALIDATE,
+                              .source = fake_stranger(net, key, 1),
+                              .id = 1,
+                              .entry = {.upath = fake_key(key),
+                                        .owner = by,
+                                        .state = PUB,
+                                        .size = 7,
+                                        .mode = 0100644}};
+
+        assert_int_equal(fake_homes(net, key, homes), 2);
+        fake_publish_ok(net, homes[1], key, 6, PUB);
+        msg.entry.version = fake_record(net, homes[0], key)->entry.version;
+        msg.entry.version.counter++;
+        msg.entry.version.rank = by;
+        msg.entry.change = true;
+        dht_node_receive(net->rank[homes[0]].node, &msg);
+        fake_net_run(net, SEC);
+        assert_int_equal(fake_record(net, homes[0], key)->entry.size, 6);
+        fake_net_kill(net, by, true);
+        dht_node_receive(net->rank[homes[0]].node, &msg);
+        assert_int_equal(fake_record(net, homes[0], key)->entry.size, 7);
+        fake_net_revive(net, by, true);
+        fake_net_run(net, 20 * SEC);
+        msg.entry.version = fake_record(net, homes[0], key)->entry.version;
+        msg.entry.version.counter++;
+        msg.entry.version.rank = by;
+        msg.entry.size = 8;
+        msg.entry.change = false;
+        dht_node_receive(net->rank[homes[0]].node, &msg);
+        assert_int_equal(fake_record(net, homes[0], key)->entry.size, 8);
+    }
+    fake_net_destroy(net);
+}
+
 /* A home comes back as another process, which knows nothing of what it withdrew, while the
  * other home is silent. What it publishes then is not taken for older than that. */
 static void test_empty_shard(void **state)
@@ -243,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_sides),
         cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_told_of_change),
         cmocka_unit_test(test_empty_shard),
         cmocka_unit_test(test_clock_is_behind),
     };
