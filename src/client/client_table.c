@@ -109,6 +109,8 @@ static int superseded(struct client *client, enum engine_role role, const char *
 
     if (store_superseded(dir, client->renames, upath, STORE_OLD, ino))
         return 1;
+    if (store_superseded(dir, client->renames, upath, STORE_UNSETTLED, ino))
+        return 2;
     if (!client_waits_for(client, upath) ||
         !store_superseded(dir, client->renames, upath, STORE_PENDING, ino))
         return 0;

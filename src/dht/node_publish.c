@@ -152,11 +152,10 @@ bool publish_relay_record(struct dht_node *node, const char *upath)
            publish_relay(node, &record->entry);
 }
 
-/* An owner that is refused in a republication has been superseded while it was out of
- * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
- * (node_incoming.c). Then it passes that entry on to all homes, for if its publisher has
- * died, nobody else will, and homes that took our older entry for the newest would go on
- * saying so. In a job in which ranks have died it does so at every INVALIDATE. */
+/* An owner that is refused in a republication has been superseded while it was out of reach: it looks up by whom and
+ * treats the answer as the INVALIDATE that it missed (node_incoming.c). Then it passes that entry on to all homes, for if
+ * its publisher has died, nobody else will, and homes that took our older entry for the newest would go on saying so. In
+ * a job in which ranks have died it does so at every INVALIDATE. */
 static void superseded(void *arg, int status, const struct dyad_entry *entry)
 {
     struct dht_node *node = arg;
@@ -315,8 +314,7 @@ static void publish_send(struct dht_node *node, struct publish *op)
         publish_advance(node, op);
 }
 
-/* Of writers in a race the one with the highest version in flight is refused nowhere, so
- * at least one of them ends at every round.
+/* Of writers in a race the one with the highest version in flight is refused nowhere, so at least one ends at every round.
  *
  * Counters are a hybrid logical clock (Kulkarni, Demirbas, Madappa, Avva, Leone: Logical
  * Physical Clocks, OPODIS 2014) folded into one number: above all that is known of the

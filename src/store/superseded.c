@@ -27,7 +27,7 @@
 static const struct {
     enum store_old kind;
     const char *suffix;
-} kinds[] = {{STORE_OLD_TOLD, ""}, {STORE_OLD_REFUSED, "r"}, {STORE_PENDING, "w"}};
+} kinds[] = {{STORE_OLD_TOLD, ""}, {STORE_OLD_REFUSED, "r"}, {STORE_PENDING, "w"}, {STORE_UNSETTLED, "u"}};
 
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -151,6 +151,15 @@ void store_superseded_clear(const struct store_dir *dir, uint64_t session,
     unmark(dir, session, upath, of, NULL);
 }
 
+int store_superseded_unsettle(const struct store_dir *dir, uint64_t session,
+                              const char *upath, const struct store_identity *identity)
+{
+    if (store_superseded_set(dir, session, upath, STORE_UNSETTLED, identity) < 0)
+        return -1;
+    store_superseded_clear(dir, session, upath, STORE_OLD | STORE_PENDING);
+    return 0;
+}
+
 void store_superseded_forget(const struct store_dir *dir, uint64_t session,
                              const char *upath)
 {
@@ -160,7 +169,7 @@ void store_superseded_forget(const struct store_dir *dir, uint64_t session,
     if (store_dir_stat(dir, upath, &st) < 0)
         st.st_ino = 0;
     errno = saved;
-    unmark(dir, session, upath, STORE_OLD | STORE_PENDING, &st);
+    unmark(dir, session, upath, STORE_OLD | STORE_PENDING | STORE_UNSETTLED, &st);
 }
 
 void store_superseded_clean(const struct store_dir *dir, uint64_t session, bool all)

@@ -9,7 +9,8 @@
  * of the session and the node see the same, and one that is killed leaves a valid state.
  *
  * Files that are *pending* are told by such a link, too: those who wrote it here have ended,
- * and other nodes may still write it. Who reads one asks the homes first. Thread-safe.
+ * and other nodes may still write it. So are those that were superseded, and are being published with what was
+ * written to them since (*unsettled*). Who reads one asks the homes first. Thread-safe.
  */
 #ifndef DYAD_STORE_SUPERSEDED_H
 #define DYAD_STORE_SUPERSEDED_H
@@ -26,6 +27,7 @@ enum store_old {
     STORE_OLD_TOLD = 1,    /* this node was told of a newer version */
     STORE_OLD_REFUSED = 2, /* its publish was refused: a newer version is there */
     STORE_PENDING = 4,
+    STORE_UNSETTLED = 8,
 };
 
 #define STORE_OLD (STORE_OLD_TOLD | STORE_OLD_REFUSED)
@@ -49,6 +51,9 @@ unsigned store_superseded_links(const char *dmd, uint64_t session, const char *u
  * marked. */
 int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
                          enum store_old kind, const struct store_identity *identity);
+/* The same for one that is superseded: as unsettled, and as nothing else. */
+int store_superseded_unsettle(const struct store_dir *dir, uint64_t session,
+                              const char *upath, const struct store_identity *identity);
 /* No file of upath is marked as one of the kinds `of` any more. Keeps errno. */
 void store_superseded_clear(const struct store_dir *dir, uint64_t session,
                             const char *upath, unsigned of);

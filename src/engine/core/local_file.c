@@ -17,12 +17,36 @@
 
 #define NEAR_SIZE (64u << 10) /* the loop reads or writes so many bytes itself */
 
+static bool is_marked(const struct member_dmd *dmd, const char *upath,
+                      const struct stat *st, unsigned of)
+{
+    return store_superseded_may(st->st_mode, st->st_nlink) &&
+           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, of,
+                            st->st_ino);
+}
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
-    return store_superseded_may(st->st_mode, st->st_nlink) &&
-           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, STORE_OLD,
-                            st->st_ino);
+    return is_marked(dmd, upath, st, STORE_OLD);
+}
+
+bool local_file_is_outdated(const struct member_dmd *dmd, const char *upath,
+                            const struct stat *st)
+{
+    return is_marked(dmd, upath, st, STORE_OLD | STORE_UNSETTLED);
+}
+
+bool local_file_is_unsettled(const struct member_dmd *dmd, const char *upath,
+                             const struct stat *st)
+{
+    return is_marked(dmd, upath, st, STORE_UNSETTLED);
+}
+
+bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
+                           const struct stat *st)
+{
+    return is_marked(dmd, upath, st, STORE_PENDING);
 }
 
 struct discarded {
@@ -64,14 +88,6 @@ void local_file_withdrawn(struct member_dmd *dmd, const char *upath)
         local_file_discard(dmd, upath, &id) < 0 && errno == ENOENT)
         store_superseded_forget(dmd->dir, dmd->session, upath);
     close(fd);
-}
-
-bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
-                           const struct stat *st)
-{
-    return store_superseded_may(st->st_mode, st->st_nlink) &&
-           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath,
-                            STORE_PENDING, st->st_ino);
 }
 
 void local_file_set_pending(const struct member_dmd *dmd, const char *upath,

@@ -16,6 +16,12 @@ bool local_file_is_same(struct member_dmd *dmd, const struct store_record *recor
  * count already say that it is not. */
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st);
+/* The same, or it is unsettled. */
+bool local_file_is_outdated(const struct member_dmd *dmd, const char *upath,
+                            const struct stat *st);
+/* True if it is unsettled. */
+bool local_file_is_unsettled(const struct member_dmd *dmd, const char *upath,
+                             const struct stat *st);
 /* True if other nodes may still write it (store/superseded.h). */
 bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
                            const struct stat *st);

@@ -43,17 +43,14 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The files of the states answer consume.c, or get a function to call; they do not call
- * it. (Only consume_wave.c and consume_pending.c do: consume_found().) */
+/* The files of the states answer, or get a function to call. (Two call consume_found().) */
 static void step(struct consume *c);
 static void step_in_sight(struct consume *c);
 
 /* Something is under way by which it goes on, whether it lies here or not. */
 static bool goes_on(const struct consume *c)
 {
-    return c->state == CONSUME_PARENTS || c->state == CONSUME_FETCH ||
-           c->state == CONSUME_OWNER || c->state == CONSUME_SIGHT ||
-           c->state == CONSUME_LINK;
+    return c->state >= CONSUME_LINK && c->state <= CONSUME_SIGHT;
 }
 
 /* --- DYAD_TIMEOUT --- */
@@ -427,6 +424,8 @@ static void step_on(struct consume *c, int here)
 
     if (here != ENOENT)
         c->unseen_since = 0;
+    if (here == 0 && c->here.unsettled && consume_look_for_newer(c))
+        return;
     if (here == 0 && consume_must_ask_writers(c)) {
         ask_writers(c, false);
         return;

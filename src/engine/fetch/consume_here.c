@@ -36,7 +36,7 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
     int rc = 0;
 
     c->here.writer = 0;
-    c->here.abandoned = c->here.regular = c->here.pending = false;
+    c->here.abandoned = c->here.regular = c->here.pending = c->here.unsettled = false;
     if (fd < 0) /* ELOOP: a directory above is a symbolic link */
         return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
@@ -55,8 +55,10 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
         c->here.abandoned = info.state == STORE_MARK_ABANDONED;
     } else if (local_file_is_superseded(dmd, c->upath, &st)) {
         rc = ENOENT; /* what is fetched comes in its place */
-    } else if (local_file_is_pending(dmd, c->upath, &st)) {
-        c->here.pending = true;
+    } else if ((c->here.pending = local_file_is_pending(dmd, c->upath, &st)) ||
+               local_file_is_unsettled(dmd, c->upath, &st)) {
+        c->here.unsettled =
+            !c->here.pending && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE));
         c->here.size = st.st_size;
         c->here.mtime = st.st_mtim;
     }

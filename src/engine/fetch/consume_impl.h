@@ -85,6 +85,7 @@ struct consume {
         pid_t writer;           /* > 0: this process has it open for writing */
         bool abandoned;         /* its writer here died before the close */
         bool regular;           /* it is a regular file */
+        bool unsettled;         /* that it is the newest only the homes can say; ... */
         bool pending;           /* other nodes may still write it; ... */
         off_t size;
         struct timespec mtime; /* ... then these are set */

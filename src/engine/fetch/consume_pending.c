@@ -1,5 +1,5 @@
 /*
- * consume_pending.c - a consume of a pending file, which no other node writes any more
+ * consume_pending.c - a consume of a pending file, which no other node writes any more, or of one that is unsettled
  *
  * Such a file is the newest version, as a rule. If it is not, nothing else may say so
  * (publish/pieces_take.c): so that is looked up before it is pending no more.
@@ -53,7 +53,7 @@ static void newest_looked_up(void *arg, int status, const struct dyad_entry *ent
     void *bytes = status == 0 ? dht_lookup_take_bytes(c->lookup) : NULL;
 
     c->lookup = NULL;
-    if (status == 0 && !is_here(c, entry)) {
+    if (status == 0 && (!is_here(c, entry) || entry->conflict)) {
         consume_found(c, entry, bytes);
         return;
     }

@@ -97,7 +97,7 @@ static bool is_there(const struct transfer *t)
     struct stat st;
 
     return store_dir_stat(dmd->dir, t->upath, &st) == 0 &&
-           !local_file_is_superseded(dmd, t->upath, &st);
+           !local_file_is_outdated(dmd, t->upath, &st);
 }
 
 static void begin_done(void *arg)

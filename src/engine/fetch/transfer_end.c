@@ -244,7 +244,7 @@ static bool counts_as_missing(struct left *left)
         return false;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &left->file) == 0) {
         left->regular = S_ISREG(st.st_mode);
-        left->outdated = local_file_is_superseded(dmd, t->upath, &st) ||
+        left->outdated = local_file_is_outdated(dmd, t->upath, &st) ||
                          (t->replace && left->file.ino == t->before.identity.ino &&
                           left->file.btime == t->before.identity.btime);
         missing = !is_wanted(left);
@@ -443,7 +443,7 @@ static bool replaces_made(const struct transfer *t)
 
     return modules_to_come_back(t->member, t->upath) ||
            (store_dir_stat(dmd->dir, t->upath, &st) == 0 &&
-            local_file_is_superseded(dmd, t->upath, &st));
+            local_file_is_outdated(dmd, t->upath, &st));
 }
 
 /* Then the loop may put it into place. */

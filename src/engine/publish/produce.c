@@ -113,13 +113,29 @@ static void publish_undo(struct produce *p)
         store_journal_delete(journal, p->upath);
 }
 
-/* Again, though it was superseded. */
+/* Again, though it was superseded, as soon as the homes say so. Who reads it until then asks them. */
 static void is_newest(struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
 
-    store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_OLD | STORE_PENDING);
+    if (store_superseded_unsettle(dmd->dir, dmd->session, p->upath, &p->record.identity) <
+            0 &&
+        errno != ESTALE && errno != ENOENT) {
+        log_warn("\"%s\" below %s cannot be marked while it is published: %m", p->upath,
+                 store_dir_path(dmd->dir));
+        store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_OLD | STORE_PENDING);
+    }
     p->superseded = false;
+    p->unsettled = true;
+}
+
+/* The homes have taken it. One that is not published stays as it is: who reads it asks. */
+static void is_settled(struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    if (p->unsettled)
+        store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_UNSETTLED);
 }
 
 /* Who opens this version, and has others write it with it, begins with that. */
@@ -275,6 +291,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     }
     if (status == 0) {
         set_pending(p);
+        is_settled(p);
         DYAD_CRASH_POINT("produce-published");
         if (p->unwritten)
             log_error(

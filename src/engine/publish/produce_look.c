@@ -101,8 +101,10 @@ int produce_look(struct produce *p)
     p->linked = store_superseded_may(st.st_mode, st.st_nlink) &&
                 st.st_nlink > 1 + store_superseded_links(
                                       store_dir_real_path(dmd->dir), dmd->session, p->upath,
-                                      STORE_OLD | STORE_PENDING, st.st_ino);
+                                      STORE_OLD | STORE_PENDING | STORE_UNSETTLED,
+                                      st.st_ino);
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
+    p->unsettled = p->unsettled || local_file_is_unsettled(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);
     p->record.entry.conflict = p->conflict;
     known = store_journal_find(dmd->journal, p->upath);

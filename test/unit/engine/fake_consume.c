@@ -264,6 +264,13 @@ void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
     store_superseded_set(dmd->dir, dmd->session, upath, STORE_PENDING, identity);
 }
 
+bool local_file_is_unsettled(const struct member_dmd *dmd, const char *upath,
+                             const struct stat *st)
+{
+    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath,
+                            STORE_UNSETTLED, st->st_ino);
+}
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {

@@ -212,20 +212,25 @@ static void test_late_and_written(void **state)
     assert_int_equal(fake->status, ETIMEDOUT);
 }
 
-/* A file that was pending, when no other node writes it any more. */
-static struct consume *written_no_more(void)
+static void marked_as(enum store_old kind)
 {
     struct member_dmd *dmd = &fake->member.dmd[ENGINE_CONSUMER];
     struct store_identity id;
-    struct consume *c;
     int fd;
 
     scratch_write(fake->scratch, "g", "x");
     fd = store_dir_open(fake->scratch->dir, "g", O_PATH, 0);
     assert_int_equal(store_identity_read(fd, &id), 0);
     close(fd);
-    assert_int_equal(store_superseded_set(dmd->dir, dmd->session, "g", STORE_PENDING, &id),
-                     0);
+    assert_int_equal(store_superseded_set(dmd->dir, dmd->session, "g", kind, &id), 0);
+}
+
+/* A file that was pending, when no other node writes it any more. */
+static struct consume *written_no_more(void)
+{
+    struct consume *c;
+
+    marked_as(STORE_PENDING);
     c = begin("g", NET_LOOKUP_WAIT, 0);
     assert_int_equal(c->state, CONSUME_WRITERS);
     assert_true(c->here.pending);
@@ -404,6 +409,42 @@ static void test_writer_killed_in_close(void **state)
     assert_int_equal(c->state, CONSUME_WRITERS); /* it is complete */
 }
 
+/* It was out of date, was written since, and is being published: who waits for nothing looks, too. */
+static void test_unsettled(void **state)
+{
+    struct dyad_entry entry = fake_entry(2, 7);
+    struct consume *c;
+
+    (void)state;
+    marked_as(STORE_UNSETTLED);
+    c = begin("g", 0, 0);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    fake_answer_with(false, 0, &entry); /* another node's is still the newest */
+    assert_int_equal(c->state, CONSUME_FETCH);
+}
+
+static void test_settled(void **state)
+{
+    (void)state;
+    marked_as(STORE_UNSETTLED);
+    begin("g", 0, 0);
+    fake_answer(false); /* the homes have taken it */
+    assert_int_equal(fake->status, 0);
+}
+
+static void test_settled_as_conflict(void **state)
+{
+    struct dyad_entry entry = fake_entry(2, 7);
+
+    (void)state;
+    marked_as(STORE_UNSETTLED);
+    begin("g", 0, 0);
+    memcpy(entry.storage, store_dir_id(fake->scratch->dir), sizeof(entry.storage));
+    entry.conflict = true;
+    fake_answer_with(false, 0, &entry);
+    assert_int_equal(fake->status, EIO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +468,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pending_and_unpublished, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_pending_and_unknown, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_unsettled, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_settled, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_settled_as_conflict, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_gives_way_to_nothing, fake_set_up,
                                         fake_tear_down),

@@ -1204,9 +1204,9 @@ static void test_published_already(void **state)
     npublishes = 0;
     copy = *recorded();
     assert_int_equal(store_journal_retire(dmd->journal, "f"), 0);
-    assert_int_equal(store_superseded_set(dmd->dir, dmd->session, "f", STORE_OLD_TOLD,
-                                          &copy.identity),
-                     0);
+    assert_int_equal(
+        store_superseded_set(dmd->dir, dmd->session, "f", STORE_OLD_TOLD, &copy.identity),
+        0);
     produces();
     assert_int_equal(npublishes, 0);
     assert_true(superseded());
@@ -1228,6 +1228,49 @@ static void test_published_already(void **state)
     produces();
     assert_int_equal(npublishes, 1);
     ends(&publishes[0], ECANCELED);
+}
+
+static bool is_outdated(void)
+{
+    struct stat st;
+
+    assert_int_equal(stat(scratch_path(scratch, "f"), &st), 0);
+    return local_file_is_outdated(&member.dmd[ENGINE_PRODUCER], "f", &st);
+}
+
+/* A superseded file that was written since is not the newest one, to who reads it here, until the homes have taken it:
+ * they may refuse it. */
+static void test_superseded_written(void **state)
+{
+    struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct store_identity id;
+    struct publish *p = closes("ours");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    assert_false(is_outdated());
+    for (int refused_first = 0; refused_first < 2; refused_first++) {
+        id = recorded()->identity;
+        npublishes = 0;
+        assert_int_equal(
+            store_superseded_set(dmd->dir, dmd->session, "f", STORE_OLD_TOLD, &id), 0);
+        p = appends("more");
+        assert_false(superseded());
+        assert_true(is_outdated());
+        assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
+        assert_true(is_outdated());
+        if (refused_first) {
+            refused_by_another_node(3);
+            assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
+            assert_true(is_outdated());
+            is_conflict(p, 10);
+            assert_true(is_outdated());
+        } else {
+            ends(p, 0);
+            assert_false(is_outdated());
+        }
+    }
 }
 
 /* A file that is pending has a second link, and no second name: its bytes are not at the mercy of who writes by
@@ -1300,6 +1343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_published_already, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_superseded_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pending, setup, teardown),
     };
 
