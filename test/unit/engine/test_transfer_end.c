@@ -47,8 +47,8 @@ void local_file_set_pending(const struct member_dmd *d, const char *upath,
     store_superseded_set(d->dir, d->session, upath, STORE_PENDING, identity);
 }
 
-bool local_file_is_superseded(const struct member_dmd *d, const char *upath,
-                              const struct stat *st)
+bool local_file_is_outdated(const struct member_dmd *d, const char *upath,
+                            const struct stat *st)
 {
     (void)d;
     (void)upath;
