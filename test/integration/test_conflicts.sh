@@ -197,6 +197,16 @@ is_text("filled", "data")
 # Both make it anew: the later close is the file.
 assert together("anew", os.O_CREAT | os.O_TRUNC, "first", "second") in (None, 0)
 is_text("anew", "second")
+# ... unless it has not all that the other has: it is shorter, or a part.
+def put_part(name, flags, text):
+    fd = put(name, flags, "")
+    os.pwrite(fd, text.encode(), me << 20)
+    return fd
+
+assert together("shorter", os.O_CREAT | os.O_TRUNC, "the first", "second") in (None, errno.EIO)
+fails(errno.EIO, os.open, path("shorter"), os.O_RDONLY)
+assert together("part", os.O_CREAT | os.O_TRUNC, "first", "second", put=put_part) in (None, errno.EIO)
+fails(errno.EIO, os.open, path("part"), os.O_RDONLY)
 sync("end")
 open(f"{W}/ok.{me}", "x").close()
 EOT
@@ -209,7 +219,7 @@ said() {
     n=$(grep -c -- "$2" "$LOG" || true)
     [ "$n" -eq "$1" ] || fail "$n lines instead of $1 say \"$2\""
 }
-for name in new.small old.small new.large old.large kept three; do
+for name in new.small old.small new.large old.large kept three shorter part; do
     said 2 "\"$name\" was written here and by rank .* at once"
 done
 said 1 '"anew" was published by .* while a process here had it open'

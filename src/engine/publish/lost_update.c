@@ -5,7 +5,10 @@
  * what the file was at its writer's open (dht/base.h):
  *
  *  the writer                          is published as     here                    close
- *  emptied or made the file (SINCE)    the newest          the newest              0, warning
+ *  emptied or made the file (SINCE),   the newest          the newest              0, warning
+ *  and wrote all that the other has
+ *  the same, and not all (a part of    a conflict          superseded              EIO
+ *  it; what is shorter)
  *  wrote nothing into an empty file    nothing             superseded, brought     0
  *  changed the file in part: what is   its pieces, by the  superseded, brought     0
  *  recorded, of an unchanged recorded  owner of the other
@@ -23,7 +26,9 @@
 #include "engine/publish/lost_update.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dht/base.h"
 #include "engine/core/local_file.h"
@@ -31,6 +36,7 @@
 #include "engine/core/module.h"
 #include "engine/publish/pieces_send.h"
 #include "store/superseded.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
@@ -86,6 +92,28 @@ static bool joined_one_that_fits(const struct produce *p, const struct dyad_entr
                                 p->record.identity.btime, fits, &fit);
 }
 
+/* True if the other one was written since the writer of this one emptied it, and has bytes where this one ends before, or has a
+ * hole: in one directory the file had both. If each is whole the later close decides, as the last write would there. */
+static bool lacks_bytes(const struct produce *p, const struct dyad_base *base,
+                        const struct dyad_entry *there)
+{
+    uint64_t size = p->record.entry.size;
+    off64_t hole = -1;
+    int fd;
+
+    if ((uint64_t)there->mtime_sec * UTIL_NSEC_PER_SEC + there->mtime_nsec < base->time)
+        return false;
+    if (there->size > size)
+        return true;
+    fd = store_dir_open(p->member->dmd[p->role].dir, p->upath,
+                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (fd >= 0) {
+        hole = lseek64(fd, 0, SEEK_HOLE);
+        close(fd);
+    }
+    return hole >= 0 && (uint64_t)hole < there->size && (uint64_t)hole < size;
+}
+
 enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *there,
                                  enum dht_ahead go, struct dyad_entry *entry,
                                  struct dyad_base *base)
@@ -116,6 +144,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         return p->merged ? give_way(p, there) : DHT_AHEAD_STOP;
     }
     base->kind = DYAD_BASE_NONE; /* it was looked at */
+    if (was.kind == DYAD_BASE_SINCE && lacks_bytes(p, &was, there))
+        return conflict(p, entry, there);
     if (was.kind == DYAD_BASE_SINCE) {
         log_warn(
             "\"%s\" was published by %s while a process here had it open to write it "

@@ -626,6 +626,8 @@ static void test_changed(void **state)
 
 /* --- what another node has written meanwhile (lost_update.c) --- */
 
+static off_t holes; /* before the text */
+
 static struct publish *writes(const char *text, int flags)
 {
     struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
@@ -636,6 +638,7 @@ static struct publish *writes(const char *text, int flags)
     assert_int_equal(store_marks_opened(marks, mark, fd, flags & O_TRUNC), 0);
     if (!(flags & O_TRUNC))
         store_marks_look(marks, mark, fd);
+    assert_true(lseek(fd, holes, SEEK_CUR) >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
     assert_true(store_marks_closed(marks, mark, -1, true));
@@ -1155,6 +1158,56 @@ static void test_anew(void **state)
     assert_false(superseded());
 }
 
+/* Both have emptied it, and each has written a part: none has all of it. */
+static void test_anew_in_part(void **state)
+{
+    struct publish *p = writes("ours", O_TRUNC);
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_another_node(4);
+    refused.mtime_sec = p->entry.mtime_sec + 1;
+    assert_int_equal(tries(p, 9), DHT_AHEAD_GO); /* all that the other one has */
+    assert_false(p->entry.conflict);
+    refused.version.counter++;
+    refused.size = 5;
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO); /* it was looked at */
+    ends(p, 0);
+
+    npublishes = 0;
+    p = writes("ours", O_TRUNC);
+    refused.mtime_sec = 77;
+    assert_int_equal(tries(p, 15), DHT_AHEAD_GO);
+    assert_int_equal(tries(p, 16), DHT_AHEAD_GO); /* the other one was emptied, too */
+    assert_false(p->entry.conflict);
+    ends(p, 0);
+
+    npublishes = 0;
+    p = writes("ours", O_TRUNC);
+    refused.mtime_sec = p->entry.mtime_sec + 1;
+    assert_int_equal(tries(p, 25), DHT_AHEAD_GO);
+    assert_int_equal(tries(p, 26), DHT_AHEAD_CHANGED);
+    is_conflict(p, 27);
+
+    for (int behind = 0; behind < 2; behind++) {
+        assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
+        npublishes = 0;
+        holes = 1 << 20;
+        p = writes("ours", O_TRUNC);
+        holes = 0;
+        refused.size = behind ? (1 << 20) + 4 : 0;
+        refused.mtime_sec = p->entry.mtime_sec + 1;
+        assert_int_equal(tries(p, 35), DHT_AHEAD_GO);
+        if (behind) {
+            assert_int_equal(tries(p, 36), DHT_AHEAD_CHANGED);
+            is_conflict(p, 37);
+        } else {
+            assert_int_equal(tries(p, 36), DHT_AHEAD_GO);
+            ends(p, 0);
+        }
+    }
+}
+
 /* Without a mark, as dyad_produce() does. */
 static void produces(void)
 {
@@ -1341,6 +1394,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_joined_beside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_anew_in_part, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_published_already, setup, teardown),
         cmocka_unit_test_setup_teardown(test_superseded_written, setup, teardown),
