@@ -70,10 +70,16 @@ bool dht_base_is_behind(const struct dyad_base *base, const struct dyad_entry *e
            (there->mtime_nsec == entry->mtime_nsec && there->size > entry->size);
 }
 
+bool dht_base_is_removed(const struct dyad_base *base, const struct dyad_entry *there)
+{
+    return base->kind == DYAD_BASE_VERSION && there->state == DYAD_ENTRY_WITHDRAWN &&
+           there->version.counter >= base->time;
+}
+
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage)
 {
-    if (base->kind == DYAD_BASE_VERSION && there->state == DYAD_ENTRY_WITHDRAWN)
+    if (dht_base_is_removed(base, there))
         return true;
     if (base->kind == DYAD_BASE_NONE || there->state != DYAD_ENTRY_PUBLISHED ||
         !S_ISREG(there->mode))

@@ -12,6 +12,9 @@
 
 #include "util/entry.h"
 
+/* True if the file was removed, by what `there` says, after the version that its publisher began with was made. A home that follows
+ * a dead one may have an older removal. Thread-safe. */
+bool dht_base_is_removed(const struct dyad_base *base, const struct dyad_entry *there);
 /* True if `there`, in force, has come between the base of a writer of `storage` and its
  * publish. What was published in the same storage is the same file, whose writers see each
  * other; nothing is lost of an empty file that was empty before. Thread-safe (no state). */

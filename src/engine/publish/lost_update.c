@@ -122,7 +122,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
 
     if (p->conflict) /* superseded or not */
         return DHT_AHEAD_CHANGED;
-    if (there->state == DYAD_ENTRY_WITHDRAWN && was.kind == DYAD_BASE_VERSION) {
+    if (dht_base_is_removed(&was, there)) {
         p->stopped = p->removed = p->merged; /* who has sent the pieces asks anew */
         base->kind = DYAD_BASE_OVERTAKEN;    /* by any that is made since */
         return p->merged ? DHT_AHEAD_STOP : go;

@@ -96,6 +96,24 @@ static void test_from(void **state)
     assert_false(overtaken(from, 0, 0, &there));
 }
 
+/* What gives way to a version ends with the file's removal; one that was before that version is of an earlier file. */
+static void test_removed(void **state)
+{
+    struct dyad_entry there = file_of(9, 5, 100, 0);
+    const struct dyad_version began = {.counter = 50, .rank = 3};
+    const struct dyad_base base = dht_base_version(&began);
+
+    (void)state;
+    assert_false(dht_base_is_removed(&base, &there));
+    there.state = DYAD_ENTRY_WITHDRAWN;
+    there.version.counter = 51;
+    assert_true(dht_base_is_removed(&base, &there));
+    assert_true(dht_base_is_overtaken(&base, &there, there.storage));
+    there.version.counter = 49;
+    assert_false(dht_base_is_removed(&base, &there));
+    assert_false(dht_base_is_overtaken(&base, &there, there.storage));
+}
+
 /* The counter is in microseconds. */
 static void test_since(void **state)
 {
@@ -331,13 +349,10 @@ static void test_told_at_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_from),
-        cmocka_unit_test(test_since),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_conflict),
-        cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_told_at_the_end),
+        cmocka_unit_test(test_from),     cmocka_unit_test(test_removed),
+        cmocka_unit_test(test_since),    cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_conflict), cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_at_once),  cmocka_unit_test(test_told_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -522,6 +522,9 @@ static void test_removed_merged(void **state)
                      0);
     assert_int_equal(tries(&publishes[0], 5), DHT_AHEAD_GO);
     refused.state = DYAD_ENTRY_WITHDRAWN;
+    refused.version.counter = 3; /* before that */
+    assert_int_equal(tries(&publishes[0], 8), DHT_AHEAD_GO);
+    refused.version.counter = 6;
     assert_int_equal(tries(&publishes[0], 9), DHT_AHEAD_STOP);
     publishes[0].fn(publishes[0].arg, ECANCELED, &publishes[0].version);
     assert_int_equal(status_done, ESTALE);
