@@ -70,6 +70,12 @@ bool dht_base_is_behind(const struct dyad_base *base, const struct dyad_entry *e
            (there->mtime_nsec == entry->mtime_nsec && there->size > entry->size);
 }
 
+bool dht_base_is_change(const struct dyad_base *base)
+{
+    return base->kind == DYAD_BASE_FROM || base->kind == DYAD_BASE_VERSION ||
+           base->kind == DYAD_BASE_OVERTAKEN;
+}
+
 bool dht_base_is_removed(const struct dyad_base *base, const struct dyad_entry *there)
 {
     return base->kind == DYAD_BASE_VERSION && there->state == DYAD_ENTRY_WITHDRAWN &&

@@ -12,6 +12,8 @@
 
 #include "util/entry.h"
 
+/* True if what began with that changed a version, which homes are to know. */
+bool dht_base_is_change(const struct dyad_base *base);
 /* True if the file was removed, by what `there` says, after the version that its publisher began with was made. A home that follows
  * a dead one may have an older removal. Thread-safe. */
 bool dht_base_is_removed(const struct dyad_base *base, const struct dyad_entry *there);

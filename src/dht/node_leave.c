@@ -257,8 +257,7 @@ void leave_note(struct dht_node *node, const struct dht_record *record, uint32_t
     bool stands_in = source != node->config.self && !tentative_all_synced(node) &&
                      !record_has_home(node, record, node->config.self);
 
-    if (node->leaving ||
-        (stands_in && !publish_is_left_to_publisher(node, &record->entry)))
+    if (node->leaving || (stands_in && !publish_is_left_to_publisher(node, &record->entry)))
         publish_relay(node, &record->entry);
 }
 

@@ -13,6 +13,7 @@
  */
 #include "dht/node_publish_await.h"
 
+#include "dht/base.h"
 #include "dht/node_unrecovered.h"
 #include "util/log.h"
 
@@ -20,9 +21,7 @@
 
 static bool is_change(const struct publish *op)
 {
-    return !op->repair &&
-           (op->base.kind == DYAD_BASE_FROM || op->base.kind == DYAD_BASE_VERSION ||
-            op->base.kind == DYAD_BASE_OVERTAKEN);
+    return !op->repair && dht_base_is_change(&op->base);
 }
 
 void publish_note_change(struct publish *op)

@@ -22,6 +22,7 @@
 #define DISK_CONFLICT 0x80u /* beside the state */
 #define DISK_RECORDED 0x40u
 #define DISK_EMPTIED  0x20u
+#define DISK_CHANGE   0x10u
 
 struct disk_record {
     uint32_t len; /* of all of it, the upath (without NUL) at its end */

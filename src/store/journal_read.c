@@ -42,10 +42,12 @@ void journal_decode(const struct disk_record *disk, struct store_record *record)
         .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
                   .owner = disk->owner,
                   .state = (enum dyad_entry_state)(
-                      disk->state & ~(DISK_CONFLICT | DISK_RECORDED | DISK_EMPTIED)),
+                      disk->state &
+                      ~(DISK_CONFLICT | DISK_RECORDED | DISK_EMPTIED | DISK_CHANGE)),
                   .conflict = disk->state & DISK_CONFLICT,
                   .recorded = disk->state & DISK_RECORDED,
                   .emptied = disk->state & DISK_EMPTIED,
+                  .change = disk->state & DISK_CHANGE,
                   .size = disk->size,
                   .mode = disk->mode,
                   .mtime_sec = disk->mtime_sec,

@@ -45,7 +45,8 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
         disk->owner = entry->owner;
         disk->state = entry->state | (entry->conflict ? DISK_CONFLICT : 0) |
                       (entry->recorded ? DISK_RECORDED : 0) |
-                      (entry->emptied ? DISK_EMPTIED : 0);
+                      (entry->emptied ? DISK_EMPTIED : 0) |
+                      (entry->change ? DISK_CHANGE : 0);
         memcpy(disk->storage, entry->storage, sizeof(disk->storage));
         disk->size = entry->size;
         disk->mtime_sec = entry->mtime_sec;

@@ -178,6 +178,7 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
     p->before.entry.upath = p->upath;
     p->ahead = true;
     p->version = p->record.entry.version = *version;
+    p->record.entry.change = dht_base_is_change(base); /* until is_acknowledged() */
     note_version(p);
     p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
     DYAD_CRASH_POINT("produce-recorded");
@@ -272,10 +273,30 @@ static void is_removed(struct produce *p)
     lost_update_removed(p);
 }
 
+/* No home has refused it. Who takes over from us asks the homes of one that may have been (takeover_copies.c). */
+static void is_acknowledged(struct produce *p)
+{
+    struct store_journal *journal = p->member->dmd[p->role].journal;
+    const struct store_record *known = store_journal_find(journal, p->upath);
+    struct store_record record;
+
+    if (!known || !known->entry.change ||
+        dyad_version_cmp(&known->entry.version, &p->version) != 0)
+        return;
+    record = *known;
+    record.entry.change = false;
+    record.entry.upath = p->upath;
+    if (store_journal_put(journal, &record) < 0)
+        p->unwritten = errno;
+}
+
 static void publish_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
     struct member *member = p->member;
+
+    if (status == 0)
+        is_acknowledged(p);
 
     if (status == EHOSTUNREACH) {
         /* The table keeps it and tells the homes as soon as one is back. Close() is not to

@@ -71,7 +71,7 @@ static int restore_one(const struct store_record *record, void *arg)
         if (record->kind == STORE_RECORD_COPY)
             takeover_check_copy(restore->member,
                                 (enum engine_role)(restore->dmd - restore->member->dmd),
-                                record);
+                                record, false);
         if (record->kind == STORE_RECORD_ORIGINAL &&
             dht_node_restore(restore->member->dht, &entry) == 0) {
             restore->nrestored++;

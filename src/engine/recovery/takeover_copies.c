@@ -33,6 +33,7 @@ struct check {
     struct retry retry;
     enum engine_role role;
     struct dyad_version version;
+    bool unacknowledged;
     uint64_t begun;
     struct unknown_version unknown;
 };
@@ -85,6 +86,36 @@ static void nobody_answers(struct check *c, struct retry_pause *pause)
         pause->most = CHECKS_PAUSE_MAX;
 }
 
+/* True of what a dead rank was publishing, a change of a version: the homes have taken it; or what they have is no other node's,
+ * so nothing is lost of that. Else it was refused, or would have been: it goes as a copy that no home knows, its close has not
+ * ended. */
+static bool is_to_publish(const struct check *c, int status, const struct dyad_entry *entry,
+                          int order)
+{
+    const struct member *member = retry_queue_arg(&c->retry);
+
+    if (!c->unacknowledged || (status != 0 && status != ENOENT) || order > 0)
+        return false;
+    return order == 0 || !entry || entry->state != DYAD_ENTRY_PUBLISHED ||
+           dyad_storage_equal(entry->storage, store_dir_id(member->dmd[c->role].dir));
+}
+
+static void publish(struct check *c)
+{
+    struct member *member = retry_queue_arg(&c->retry);
+    struct store_journal *journal = member->dmd[c->role].journal;
+    struct store_record record = *store_journal_find(journal, c->retry.upath);
+
+    record.kind = STORE_RECORD_ORIGINAL;
+    record.made_here = record.entry.change = false;
+    record.entry.upath = c->retry.upath;
+    record.entry.owner = member->self.rank;
+    if (store_journal_put(journal, &record) < 0)
+        log_error("this node's record of \"%s\" could not be written: %m", c->retry.upath);
+    if (dht_node_restore(member->dht, &record.entry) < 0)
+        log_error("out of memory: \"%s\" is not published again", c->retry.upath);
+}
+
 static enum retry_next answered(struct retry *retry, int status,
                                 const struct dyad_entry *entry, struct retry_pause *pause)
 {
@@ -97,6 +128,10 @@ static enum retry_next answered(struct retry *retry, int status,
 
     if (!is_wanted(retry))
         return QUESTION_OVER;
+    if (is_to_publish(c, status, entry, order)) {
+        publish(c);
+        return QUESTION_OVER;
+    }
     if (!known && status != 0 && status != ENOENT) {
         nobody_answers(c, pause);
         return QUESTION_PUT_OFF;
@@ -130,7 +165,7 @@ static const struct retry_queue_ops ops = {
 };
 
 void takeover_check_copy(struct member *member, enum engine_role role,
-                         const struct store_record *record)
+                         const struct store_record *record, bool unacknowledged)
 {
     struct takeover_copies *all = OWN(member, takeover_copies);
     struct check *c;
@@ -144,6 +179,7 @@ void takeover_check_copy(struct member *member, enum engine_role role,
     }
     c->role = role;
     c->version = record->entry.version;
+    c->unacknowledged = unacknowledged;
     c->begun = util_clock_now();
     retry_queue_go_on(all->retries);
 }

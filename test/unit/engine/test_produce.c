@@ -768,6 +768,29 @@ static void conflict_beside(struct publish *p, struct publish *other)
     assert_false(superseded());
 }
 
+/* As long as homes may refuse a change its record says so, for who takes over. */
+static void test_change_is_noted(void **state)
+{
+    struct publish *p = writes("anew", O_TRUNC);
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    assert_false(recorded()->entry.change);
+    ends(p, 0);
+    npublishes = 0;
+    p = appends("more");
+    assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
+    assert_true(recorded()->entry.change);
+    ends(p, 0);
+    assert_false(recorded()->entry.change);
+    assert_int_equal(recorded()->entry.version.counter, 6);
+    npublishes = 0;
+    p = appends("unreached");
+    assert_int_equal(tries(p, 7), DHT_AHEAD_GO);
+    ends(p, EHOSTUNREACH);
+    assert_true(recorded()->entry.change);
+}
+
 static void test_conflict_and_anew(void **state)
 {
     struct publish *p = appends("ours"), *anew = writes("anew", O_TRUNC);
@@ -1378,6 +1401,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conflict, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_superseded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_one_tick, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_change_is_noted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_and_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_and_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_another, setup, teardown),

@@ -68,6 +68,32 @@ void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
     nlet_go++;
 }
 
+static unsigned nrestored;
+static uint8_t here[DYAD_STORAGE_ID_LEN]; /* zeros: that of the answers */
+
+const uint8_t *store_dir_id(const struct store_dir *dir)
+{
+    (void)dir;
+    return here;
+}
+
+int store_journal_put(struct store_journal *journal, const struct store_record *put)
+{
+    (void)journal;
+    assert_int_equal(put->kind, STORE_RECORD_ORIGINAL);
+    assert_int_equal(put->entry.owner, member->self.rank);
+    assert_false(put->entry.change);
+    return 0;
+}
+
+int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
+{
+    (void)node;
+    assert_int_equal(entry->version.counter, 5);
+    nrestored++;
+    return 0;
+}
+
 void exit_barrier_activity(struct member *m)
 {
     assert_false(takeover_copies_pending(m));
@@ -90,7 +116,8 @@ static int setup(void **state)
     member->dmd[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
     fake_clock_begin(SEC);
     fake_lookups_begin();
-    ninvalidated = nlet_go = nidle = nsteps = 0;
+    ninvalidated = nlet_go = nidle = nsteps = nrestored = 0;
+    memset(here, 0, sizeof(here));
     memset(removed, 0, sizeof(removed));
     for (unsigned i = 0; i < COPIES; i++) {
         snprintf(name[i], sizeof(name[i]), "f%u", i);
@@ -114,7 +141,7 @@ static int teardown(void **state)
 static void check(unsigned first, unsigned n)
 {
     for (unsigned i = first; i < first + n; i++)
-        takeover_check_copy(member, ENGINE_CONSUMER, &record[i]);
+        takeover_check_copy(member, ENGINE_CONSUMER, &record[i], false);
 }
 
 static void test_known(void **state)
@@ -283,6 +310,36 @@ static void test_window(void **state)
     check(0, 3); /* and is stopped */
 }
 
+/* What a dead rank was publishing is ours if the homes have it, or no other node's; and goes if they have another node's, of which
+ * it may be no change. */
+static void test_unacknowledged(void **state)
+{
+    unsigned n = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 5; i++)
+        takeover_check_copy(member, ENGINE_CONSUMER, &record[i], true);
+    fake_lookup_answer(0, 0, 5);
+    fake_lookup_answer(1, 0, 4); /* the version before, of this node */
+    fake_lookup_answer(2, ENOENT, 0);
+    assert_int_equal(nrestored, 3);
+    fake_lookup_answer(3, 0, 6);
+    assert_int_equal(ninvalidated, 1);
+    here[0] = 1;
+    fake_lookup_answer(4, 0, 4);
+    for (n = 5; ninvalidated == 1; n++) { /* it is asked for again, for some time */
+        assert_in_range(n, 5, 20);
+        fake_clock_step(UINT64_MAX);
+        fake_lookup_answer(n, 0, 4);
+    }
+    assert_in_range(n, 6, 20);
+    assert_int_equal(nrestored, 3);
+    takeover_check_copy(member, ENGINE_CONSUMER, &record[5], true);
+    fake_lookup_answer(n, 0, 5); /* the homes took it, wherever that is */
+    assert_int_equal(nrestored, 4);
+    assert_false(takeover_copies_undecided(member, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_not_ours_any_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_window, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unacknowledged, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

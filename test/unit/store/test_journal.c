@@ -23,6 +23,7 @@ static struct store_record make_record(const char *upath, uint64_t counter)
                   .state = DYAD_ENTRY_PUBLISHED,
                   .recorded = true,
                   .emptied = counter % 3 == 0,
+                  .change = counter % 5 == 0,
                   .size = counter * 10,
                   .mode = S_IFREG | 0640,
                   .mtime_sec = -7,
@@ -51,6 +52,7 @@ static void check(struct store_journal *journal, const char *upath, uint64_t cou
     assert_int_equal(found->entry.state, DYAD_ENTRY_PUBLISHED);
     assert_int_equal(found->entry.recorded, want.entry.recorded);
     assert_int_equal(found->entry.emptied, want.entry.emptied);
+    assert_int_equal(found->entry.change, want.entry.change);
     assert_int_equal(found->entry.size, want.entry.size);
     assert_int_equal(found->entry.mode, want.entry.mode);
     assert_int_equal(found->entry.mtime_sec, -7);
