@@ -197,16 +197,20 @@ is_text("filled", "data")
 # Both make it anew: the later close is the file.
 assert together("anew", os.O_CREAT | os.O_TRUNC, "first", "second") in (None, 0)
 is_text("anew", "second")
-# ... unless it has not all that the other has: it is shorter, or a part.
-def put_part(name, flags, text):
-    fd = put(name, flags, "")
-    os.pwrite(fd, text.encode(), me << 20)
-    return fd
-
-assert together("shorter", os.O_CREAT | os.O_TRUNC, "the first", "second") in (None, errno.EIO)
-fails(errno.EIO, os.open, path("shorter"), os.O_RDONLY)
-assert together("part", os.O_CREAT | os.O_TRUNC, "first", "second", put=put_part) in (None, errno.EIO)
-fails(errno.EIO, os.open, path("part"), os.O_RDONLY)
+# ... unless it has not all that the other has, which was written after both had emptied it: it is shorter, or a part.
+for name, texts, apart in ("shorter", (b"the first", b"second"), 0), ("part", (b"first", b"second"), 1 << 20):
+    fd = os.open(path(name), os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644) if me < 2 else None
+    sync(f"{name}.emptied")
+    if me < 2:
+        os.pwrite(fd, texts[me], me * apart)
+    sync(f"{name}.written")
+    if me == 0:
+        os.close(fd)
+    sync(f"{name}.first")
+    if me == 1:
+        fails(errno.EIO, os.close, fd)
+    sync(f"{name}.both")
+    fails(errno.EIO, os.open, path(name), os.O_RDONLY)
 sync("end")
 open(f"{W}/ok.{me}", "x").close()
 EOT
