@@ -27,7 +27,10 @@
 static const struct {
     enum store_old kind;
     const char *suffix;
-} kinds[] = {{STORE_OLD_TOLD, ""}, {STORE_OLD_REFUSED, "r"}, {STORE_PENDING, "w"}, {STORE_UNSETTLED, "u"}};
+} kinds[] = {{STORE_OLD_TOLD, ""},
+             {STORE_OLD_REFUSED, "r"},
+             {STORE_PENDING, "w"},
+             {STORE_UNSETTLED, "u"}};
 
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 

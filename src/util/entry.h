@@ -47,7 +47,8 @@ struct dyad_entry {
     bool
         emptied : 1; /* of 0 bytes, and something is on record of it: it was cut to that. What other
                          nodes wrote before is not to be put into it */
-    bool change : 1;  /* homes refuse it that know of another version than its writer began from, so none
+    bool
+        change : 1; /* homes refuse it that know of another version than its writer began from, so none
                          gets it but from its publisher, who lives (dht/node_publish_await.h) */
     bool written : 1; /* as a home answers: ranks have it open to write it with others */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */

@@ -98,11 +98,11 @@ int produce_look(struct produce *p)
     p->record.entry.upath = p->upath;
     p->record.entry.owner = p->member->self.rank;
     p->record.entry.state = DYAD_ENTRY_PUBLISHED;
-    p->linked = store_superseded_may(st.st_mode, st.st_nlink) &&
-                st.st_nlink > 1 + store_superseded_links(
-                                      store_dir_real_path(dmd->dir), dmd->session, p->upath,
-                                      STORE_OLD | STORE_PENDING | STORE_UNSETTLED,
-                                      st.st_ino);
+    p->linked =
+        store_superseded_may(st.st_mode, st.st_nlink) &&
+        st.st_nlink > 1 + store_superseded_links(
+                              store_dir_real_path(dmd->dir), dmd->session, p->upath,
+                              STORE_OLD | STORE_PENDING | STORE_UNSETTLED, st.st_ino);
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
     p->unsettled = p->unsettled || local_file_is_unsettled(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);

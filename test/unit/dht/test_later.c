@@ -284,10 +284,8 @@ static void test_clock_is_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_sides),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_told_of_change),
-        cmocka_unit_test(test_empty_shard),
+        cmocka_unit_test(test_two_sides),       cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_told_of_change),  cmocka_unit_test(test_empty_shard),
         cmocka_unit_test(test_clock_is_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
