@@ -161,11 +161,11 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     struct dht_node *node = arg;
 
     (void)status;
-    if (entry == NULL)
-        return; /* the homes cannot be reached: refused again at the next review */
+    /* The homes cannot be reached, or it is not known yet which of the two they will have: refused again at the next review. */
+    if (entry == NULL || publish_is_left_to_publisher(node, entry))
+        return;
     node_modules_missed(node, entry);
-    if (!publish_is_left_to_publisher(node, entry))
-        publish_relay(node, entry);
+    publish_relay(node, entry);
 }
 
 static void publish_next_version(struct dht_node *node, struct publish *op,

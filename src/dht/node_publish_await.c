@@ -33,7 +33,8 @@ void publish_note_change(struct publish *op)
 bool publish_is_left_to_publisher(const struct dht_node *node,
                                   const struct dyad_entry *entry)
 {
-    return entry->change && entry->version.rank != node->config.self &&
+    return entry->change && entry->owner == entry->version.rank &&
+           entry->version.rank != node->config.self &&
            dht_node_is_live(node, entry->version.rank);
 }
 

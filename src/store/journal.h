@@ -33,6 +33,9 @@ struct store_record {
     bool made_here;                 /* a copy of a name that this node had made before */
     struct dyad_entry entry;        /* entry.upath borrowed until the journal changes */
     struct store_identity identity; /* of the file on disk when it was recorded */
+    struct dyad_base
+        base; /* kind, size, time: of an original that changed a version, until the homes
+                              have taken it; else NONE */
 };
 
 /* Open or make the journal of an owner. `name`: [A-Za-z0-9._-]+, at most 200 bytes, not "."

@@ -11,7 +11,7 @@
 
 #include "store/journal.h"
 
-#define MAGIC     "DYADJRN1"
+#define MAGIC     "DYADJRN2"
 #define MAGIC_LEN 8
 #define COUNT_KIND \
     100 /* a count of openings, in place of the fixed part's version.counter */
@@ -22,7 +22,7 @@
 #define DISK_CONFLICT 0x80u /* beside the state */
 #define DISK_RECORDED 0x40u
 #define DISK_EMPTIED  0x20u
-#define DISK_CHANGE   0x10u
+#define DISK_BASE     8 /* above these bits: the kind of the base */
 
 struct disk_record {
     uint32_t len; /* of all of it, the upath (without NUL) at its end */
@@ -35,6 +35,7 @@ struct disk_record {
     int64_t mtime_sec;
     uint32_t mtime_nsec, mode;
     uint64_t dev, ino, btime, ctime, file_size;
+    uint64_t base_size, base_time;
 };
 
 #define RECORD_MAX (sizeof(struct disk_record) + DYAD_UPATH_MAX)

@@ -41,18 +41,18 @@ void journal_decode(const struct disk_record *disk, struct store_record *record)
         .made_here = disk->kind == MADE_KIND,
         .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
                   .owner = disk->owner,
-                  .state = (enum dyad_entry_state)(
-                      disk->state &
-                      ~(DISK_CONFLICT | DISK_RECORDED | DISK_EMPTIED | DISK_CHANGE)),
+                  .state = (enum dyad_entry_state)(disk->state & (DISK_EMPTIED - 1)),
                   .conflict = disk->state & DISK_CONFLICT,
                   .recorded = disk->state & DISK_RECORDED,
                   .emptied = disk->state & DISK_EMPTIED,
-                  .change = disk->state & DISK_CHANGE,
                   .size = disk->size,
                   .mode = disk->mode,
                   .mtime_sec = disk->mtime_sec,
                   .mtime_nsec = disk->mtime_nsec},
         .identity = {disk->dev, disk->ino, disk->btime, disk->ctime, disk->file_size},
+        .base = {.kind = (enum dyad_base_kind)(disk->state >> DISK_BASE),
+                 .size = disk->base_size,
+                 .time = disk->base_time},
     };
     memcpy(record->entry.storage, disk->storage, sizeof(disk->storage));
 }

@@ -46,7 +46,7 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
         disk->state = entry->state | (entry->conflict ? DISK_CONFLICT : 0) |
                       (entry->recorded ? DISK_RECORDED : 0) |
                       (entry->emptied ? DISK_EMPTIED : 0) |
-                      (entry->change ? DISK_CHANGE : 0);
+                      (uint32_t)record->base.kind << DISK_BASE;
         memcpy(disk->storage, entry->storage, sizeof(disk->storage));
         disk->size = entry->size;
         disk->mtime_sec = entry->mtime_sec;
@@ -57,6 +57,8 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
         disk->btime = record->identity.btime;
         disk->ctime = record->identity.ctime;
         disk->file_size = record->identity.size;
+        disk->base_size = record->base.size;
+        disk->base_time = record->base.time;
     }
     memcpy(disk + 1, upath, n);
     disk->checksum = journal_checksum(disk, len);

@@ -1,7 +1,8 @@
 /*
  * aio.c - requests that libc's threads carry out: aio_read(), aio_write(), lio_listio()
  *
- * What is written is recorded (write.c) as of the time between the request and aio_return(), what is read is shown
+ * What is written is recorded (write.c) as of the time between the request and the first aio_return() or aio_error() that
+ * says that it has ended, what is read is shown
  * (read.c) before the request. MPI's writes and reads that do not wait are such requests.
  */
 #include <aio.h>
@@ -17,7 +18,7 @@
 #define NOT_RECORDED 0
 #define ENDED        UINT64_MAX
 
-/* The record's number is kept in the program's own request, in what libc leaves alone of it, until aio_return(). */
+/* The record's number is kept in the program's own request, in what libc leaves alone of it, until it has ended. */
 static void keep_number(struct aiocb *cb, uint64_t number)
 {
     memcpy(cb->__glibc_reserved, &number, sizeof(number));
@@ -43,6 +44,7 @@ static void write_begin(struct aiocb *cb)
 {
     int fd = cb->aio_fildes, saved = errno;
 
+    cb->aio_lio_opcode = LIO_WRITE; /* as libc does, unless it fails */
     keep_number(cb, NOT_RECORDED);
     if (is_recorded(fd)) {
         if (wrapper_fd_appends(fd))
@@ -82,10 +84,12 @@ static int read_begin(const struct aiocb *cb)
 static int each_begin(struct aiocb *const list[], int n)
 {
     for (int i = 0; i < n; i++) {
+        if (list[i] && list[i]->aio_lio_opcode == LIO_READ && read_begin(list[i]) < 0)
+            return -1;
+    }
+    for (int i = 0; i < n; i++) {
         if (list[i] && list[i]->aio_lio_opcode == LIO_WRITE)
             write_begin(list[i]);
-        else if (list[i] && list[i]->aio_lio_opcode == LIO_READ && read_begin(list[i]) < 0)
-            return -1;
     }
     return 0;
 }
@@ -113,6 +117,17 @@ ssize_t wrapped_aio_return(struct aiocb *cb)
     return done;
 }
 
+/* Who only asks until it has ended does not take what it returns, perhaps. */
+int wrapped_aio_error(const struct aiocb *cb)
+{
+    int status = REAL(aio_error)(cb);
+
+    if (status != EINPROGRESS)
+        write_end((struct aiocb *)cb,
+                  status == 0 ? REAL(aio_return)((struct aiocb *)cb) : -1);
+    return status;
+}
+
 int wrapped_lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
 {
     return each_begin(list, n) < 0 ? -1 : REAL(lio_listio)(mode, list, n, event);
@@ -132,6 +147,11 @@ int wrapped_aio_read64(struct aiocb64 *cb)
 int wrapped_aio_write64(struct aiocb64 *cb)
 {
     return wrapped_aio_write((struct aiocb *)cb);
+}
+
+int wrapped_aio_error64(const struct aiocb64 *cb)
+{
+    return wrapped_aio_error((const struct aiocb *)cb);
 }
 
 ssize_t wrapped_aio_return64(struct aiocb64 *cb)

@@ -23,7 +23,8 @@ updates() {
             after=$((after + 1))
             dying=$((after * $2 / 2)).$((RANDOM % 90 + 10))
         fi
-        words+=(-- "1@n$((rank % 3))" "$PYTHON" "$UPDATES" work $rank "$1" "$3" $count 0 $dying)
+        # Who is to die does not end before.
+        words+=(-- "1@n$((rank % 3))" "$PYTHON" "$UPDATES" work $rank "$1" "$3" $([ "$dying" = 0 ] && echo $count || echo 1000000) 0 $dying)
     done
     words=("${words[@]:1}")
 }
@@ -65,7 +66,7 @@ for ((seed = begin; seed < begin + deaths; seed++)); do
     # Where no rank was left alive it is the next member to come that removes what a killed one was fetching.
     MPIRUN_ARGS=()
     job_ok 30 3@n0,n1,n2 ls "$SSD" >/dev/null
-    judge 6 deaths "$seed"
+    judge 6 deaths=3 "$seed"
 done
 
 # A disk is full, and is not, until the first rank has done all.

@@ -46,6 +46,7 @@
 /* The files of the states answer, or get a function to call. (Two call consume_found().) */
 static void step(struct consume *c);
 static void step_in_sight(struct consume *c);
+static void look_later(struct consume *c);
 
 /* Something is under way by which it goes on, whether it lies here or not. */
 static bool goes_on(const struct consume *c)
@@ -108,7 +109,7 @@ static void transferred(void *arg, int status)
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
         c->taken = status == EEXIST;
-        step(c);
+        (c->taken && c->here.unsettled ? look_later : step)(c); /* published by no writer */
         return;
     }
     consume_end(c, status ? status : EUCLEAN);

@@ -39,7 +39,7 @@ enum consume_state {
     CONSUME_HERE,
     CONSUME_LOOK_UP,
     CONSUME_ABOVE,
-    CONSUME_LINK,
+    CONSUME_LINK, /* from here to SIGHT: goes_on() */
     CONSUME_PARENTS,
     CONSUME_FETCH,
     CONSUME_OWNER,

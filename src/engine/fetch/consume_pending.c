@@ -47,6 +47,17 @@ static bool is_here(const struct consume *c, const struct dyad_entry *entry)
             entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec);
 }
 
+/* Who was to say so has been killed, perhaps. */
+static void is_settled(const struct consume *c, const struct dyad_entry *entry)
+{
+    const struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
+
+    if (c->here.unsettled && entry->size == (uint64_t)c->here.size &&
+        entry->mtime_sec == c->here.mtime.tv_sec &&
+        entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec)
+        store_superseded_clear(dmd->dir, dmd->session, c->upath, STORE_UNSETTLED);
+}
+
 static void newest_looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
@@ -60,6 +71,8 @@ static void newest_looked_up(void *arg, int status, const struct dyad_entry *ent
     free(bytes);
     if (status == 0 || status == ENOENT)
         not_pending(c);
+    if (status == 0)
+        is_settled(c, entry);
     consume_end(c, status == ENOENT ? 0 : status);
 }
 

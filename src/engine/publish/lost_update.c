@@ -5,10 +5,10 @@
  * what the file was at its writer's open (dht/base.h):
  *
  *  the writer                          is published as     here                    close
- *  emptied or made the file (SINCE),   the newest          the newest              0, warning
- *  and wrote all that the other has
- *  the same, and not all (a part of    a conflict          superseded              EIO
- *  it; what is shorter)
+ *  emptied or made the file (SINCE)    the newest          the newest              0, warning
+ *  the same; the other has written     a conflict          superseded              EIO
+ *  since, and ours is a part, shorter
+ *  the same, and wrote nothing         nothing             superseded, brought     0
  *  wrote nothing into an empty file    nothing             superseded, brought     0
  *  changed the file in part: what is   its pieces, by the  superseded, brought     0
  *  recorded, of an unchanged recorded  owner of the other
@@ -92,17 +92,23 @@ static bool joined_one_that_fits(const struct produce *p, const struct dyad_entr
                                 p->record.identity.btime, fits, &fit);
 }
 
-/* True if the other one was written since the writer of this one emptied it, and has bytes where this one ends before, or has a
- * hole: in one directory the file had both. If each is whole the later close decides, as the last write would there. */
-static bool lacks_bytes(const struct produce *p, const struct dyad_base *base,
-                        const struct dyad_entry *there)
+#define CLOCKS (50 * UTIL_NSEC_PER_MSEC) /* a cluster's differ by less */
+
+/* True if the other one was written since the writer of this one has emptied it. */
+static bool is_since(const struct dyad_base *base, const struct dyad_entry *there)
+{
+    return (uint64_t)there->mtime_sec * UTIL_NSEC_PER_SEC + there->mtime_nsec >=
+           base->time + CLOCKS;
+}
+
+/* True if it ends, or has a hole, before the other one ends: in one directory the file had the bytes of both. If each is whole the
+ * later close decides, as the last write would there. */
+static bool lacks_bytes(const struct produce *p, const struct dyad_entry *there)
 {
     uint64_t size = p->record.entry.size;
     off64_t hole = -1;
     int fd;
 
-    if ((uint64_t)there->mtime_sec * UTIL_NSEC_PER_SEC + there->mtime_nsec < base->time)
-        return false;
     if (there->size > size)
         return true;
     fd = store_dir_open(p->member->dmd[p->role].dir, p->upath,
@@ -144,8 +150,12 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         return p->merged ? give_way(p, there) : DHT_AHEAD_STOP;
     }
     base->kind = DYAD_BASE_NONE; /* it was looked at */
-    if (was.kind == DYAD_BASE_SINCE && lacks_bytes(p, &was, there))
-        return conflict(p, entry, there);
+    if (was.kind == DYAD_BASE_SINCE && is_since(&was, there)) {
+        if (produce_is_unwritten(p))
+            return give_way(p, there);
+        if (lacks_bytes(p, there))
+            return conflict(p, entry, there);
+    }
     if (was.kind == DYAD_BASE_SINCE) {
         log_warn(
             "\"%s\" was published by %s while a process here had it open to write it "

@@ -178,7 +178,9 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
     p->before.entry.upath = p->upath;
     p->ahead = true;
     p->version = p->record.entry.version = *version;
-    p->record.entry.change = dht_base_is_change(base); /* until is_acknowledged() */
+    p->record.base = (struct dyad_base){.kind = DYAD_BASE_NONE};
+    if (dht_base_is_change(base)) /* until is_acknowledged() */
+        p->record.base = *base;
     note_version(p);
     p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
     DYAD_CRASH_POINT("produce-recorded");
@@ -273,18 +275,18 @@ static void is_removed(struct produce *p)
     lost_update_removed(p);
 }
 
-/* No home has refused it. Who takes over from us asks the homes of one that may have been (takeover_copies.c). */
+/* No home has refused it, or none can be reached for long. Who takes over from us asks the homes of one that may have been (takeover_copies.c). */
 static void is_acknowledged(struct produce *p)
 {
     struct store_journal *journal = p->member->dmd[p->role].journal;
     const struct store_record *known = store_journal_find(journal, p->upath);
     struct store_record record;
 
-    if (!known || !known->entry.change ||
+    if (!known || known->base.kind == DYAD_BASE_NONE ||
         dyad_version_cmp(&known->entry.version, &p->version) != 0)
         return;
     record = *known;
-    record.entry.change = false;
+    record.base.kind = DYAD_BASE_NONE;
     record.entry.upath = p->upath;
     if (store_journal_put(journal, &record) < 0)
         p->unwritten = errno;
@@ -295,7 +297,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     struct produce *p = arg;
     struct member *member = p->member;
 
-    if (status == 0)
+    if (status == 0 || status == EHOSTUNREACH) /* its close ends so, too */
         is_acknowledged(p);
 
     if (status == EHOSTUNREACH) {
@@ -499,6 +501,11 @@ static int start(struct member *member, enum engine_role role, const char *upath
     }
     if (!mark && !yielded && fn &&
         is_published_so(p)) { /* its close has published just this */
+        if (p->superseded)
+            log_info(
+                "\"%s\" has not changed since it was published, and another node's newer "
+                "version counts",
+                p->upath);
         produce_end_later(p, 0);
         return 0;
     }

@@ -49,7 +49,8 @@ struct produce {
     uint64_t looked; /* when, ns; 0: it was being changed by another node */
     bool gone;       /* the last look found no file */
     bool abandoned;  /* so is its mark */
-    bool unsettled;  /* it was, and is marked so until the homes have taken this one */
+    bool
+        unsettled; /* the file was superseded, and is marked until the homes have taken this version */
     bool superseded; /* the file here is older than the version of another node */
     bool awaits;     /* when other operations on this name have ended, ... */
     int (*step)(struct produce *p); /* ... this goes on: 0, or -1 with errno */

@@ -24,7 +24,8 @@ struct restore {
         char *upath;
         bool retired; /* the record stays in the journal's file (refetch.c) */
     } * lost;
-    size_t nlost, nrestored;
+    char **asked; /* changes whose close had not ended */
+    size_t nlost, nrestored, nasked;
 };
 
 /* Removed, perhaps, by an earlier member that had no time to say so, or that had taken it
@@ -56,12 +57,43 @@ static void lose(struct restore *restore, const char *upath, bool retired)
         restore->nlost++;
 }
 
+/* Its close had not ended: it is looked up first. */
+static void ask_later(struct restore *restore, const char *upath)
+{
+    char **grown = realloc(restore->asked, (restore->nasked + 1) * sizeof(*grown));
+
+    if (grown)
+        restore->asked = grown;
+    if (grown && (grown[restore->nasked] = strdup(upath)))
+        restore->nasked++;
+    else
+        log_error("out of memory: \"%s\" is not published again", upath);
+}
+
+static void ask(struct restore *restore, char *upath)
+{
+    struct store_journal *journal = restore->dmd->journal;
+    struct store_record record = *store_journal_find(journal, upath);
+
+    record.entry.upath = upath;
+    takeover_is_to_ask(&record);
+    store_journal_put(journal, &record); /* if it cannot be written: it is, in memory */
+    takeover_check_copy(restore->member,
+                        (enum engine_role)(restore->dmd - restore->member->dmd), &record);
+    free(upath);
+}
+
 static int restore_one(const struct store_record *record, void *arg)
 {
     struct restore *restore = arg;
     struct dyad_entry entry = record->entry;
     enum local_file_left left = what_is_left(restore->dmd, record);
 
+    if (left == LOCAL_FILE_SAME && record->base.kind != DYAD_BASE_NONE &&
+        record->kind == STORE_RECORD_ORIGINAL) {
+        ask_later(restore, entry.upath);
+        return 0;
+    }
     if (left == LOCAL_FILE_SAME) {
         entry.owner = restore->member->self.rank;
         /* Homes that have changed since do not know of the copy. */
@@ -71,7 +103,7 @@ static int restore_one(const struct store_record *record, void *arg)
         if (record->kind == STORE_RECORD_COPY)
             takeover_check_copy(restore->member,
                                 (enum engine_role)(restore->dmd - restore->member->dmd),
-                                record, false);
+                                record);
         if (record->kind == STORE_RECORD_ORIGINAL &&
             dht_node_restore(restore->member->dht, &entry) == 0) {
             restore->nrestored++;
@@ -117,6 +149,9 @@ static void restore_joined(struct member *member)
             free(restore.lost[i].upath);
         }
         free(restore.lost);
+        for (size_t i = 0; i < restore.nasked; i++)
+            ask(&restore, restore.asked[i]);
+        free(restore.asked);
         if (restore.nrestored > 0)
             log_info("serving %zu files that this rank published before it was replaced",
                      restore.nrestored);

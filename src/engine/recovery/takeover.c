@@ -47,20 +47,14 @@ static void take_record(struct takeover *a, struct left *left,
     struct member *member = a->member;
     struct store_record record = *found;
 
-    /* Its close has not ended, and the homes may have refused it for another node's: a copy, until they have been asked. */
-    bool asks = record.kind == STORE_RECORD_ORIGINAL && record.entry.change;
-
-    if (asks) {
-        record.kind = STORE_RECORD_COPY;
-        record.made_here = true;
-    }
+    takeover_is_to_ask(&record);
     if (record.kind == STORE_RECORD_ORIGINAL)
         record.entry.owner = member->self.rank;
     if (store_journal_put(member->dmd[left->role].journal, &record) < 0)
         left->keep = true; /* was logged */
     DYAD_CRASH_POINT("takeover-put");
     if (record.kind == STORE_RECORD_COPY) {
-        takeover_check_copy(member, left->role, &record, asks);
+        takeover_check_copy(member, left->role, &record);
         left->copies++;
         return;
     }

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 
+#include "dht/base.h"
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/unknown_version.h"
 #include "engine/core/member_impl.h"
@@ -33,7 +34,7 @@ struct check {
     struct retry retry;
     enum engine_role role;
     struct dyad_version version;
-    bool unacknowledged;
+    struct dyad_base base; /* NONE: it is a copy */
     uint64_t begun;
     struct unknown_version unknown;
 };
@@ -86,18 +87,26 @@ static void nobody_answers(struct check *c, struct retry_pause *pause)
         pause->most = CHECKS_PAUSE_MAX;
 }
 
-/* True of what a dead rank was publishing, a change of a version: the homes have taken it; or what they have is no other node's,
- * so nothing is lost of that. Else it was refused, or would have been: it goes as a copy that no home knows, its close has not
- * ended. */
+/* True of a change whose close has not ended: the homes have taken it; or it began from what they have, or from an older version of
+ * this node. Else they have refused it, or would have: it goes, as a copy that no home knows. */
 static bool is_to_publish(const struct check *c, int status, const struct dyad_entry *entry,
                           int order)
 {
     const struct member *member = retry_queue_arg(&c->retry);
 
-    if (!c->unacknowledged || (status != 0 && status != ENOENT) || order > 0)
+    if (c->base.kind == DYAD_BASE_NONE || (status != 0 && status != ENOENT) || order > 0)
         return false;
-    return order == 0 || !entry || entry->state != DYAD_ENTRY_PUBLISHED ||
-           dyad_storage_equal(entry->storage, store_dir_id(member->dmd[c->role].dir));
+    return order == 0 || !entry ||
+           !dht_base_is_overtaken(&c->base, entry, store_dir_id(member->dmd[c->role].dir));
+}
+
+bool takeover_is_to_ask(struct store_record *record)
+{
+    if (record->base.kind == DYAD_BASE_NONE)
+        return false;
+    record->kind = STORE_RECORD_COPY;
+    record->made_here = true;
+    return true;
 }
 
 static void publish(struct check *c)
@@ -107,7 +116,8 @@ static void publish(struct check *c)
     struct store_record record = *store_journal_find(journal, c->retry.upath);
 
     record.kind = STORE_RECORD_ORIGINAL;
-    record.made_here = record.entry.change = false;
+    record.made_here = false;
+    record.base.kind = DYAD_BASE_NONE;
     record.entry.upath = c->retry.upath;
     record.entry.owner = member->self.rank;
     if (store_journal_put(journal, &record) < 0)
@@ -165,7 +175,7 @@ static const struct retry_queue_ops ops = {
 };
 
 void takeover_check_copy(struct member *member, enum engine_role role,
-                         const struct store_record *record, bool unacknowledged)
+                         const struct store_record *record)
 {
     struct takeover_copies *all = OWN(member, takeover_copies);
     struct check *c;
@@ -179,7 +189,7 @@ void takeover_check_copy(struct member *member, enum engine_role role,
     }
     c->role = role;
     c->version = record->entry.version;
-    c->unacknowledged = unacknowledged;
+    c->base = record->base;
     c->begun = util_clock_now();
     retry_queue_go_on(all->retries);
 }

@@ -4,7 +4,7 @@
 updates.py work RANK RANKS SEED COUNT [KILLED [DIES]]  COUNT operations on files in SSD; the log in W/updates.RANK, and at the end
                                         W/ok.RANK. KILLED: that part of the changes is made by a process that is killed, most of them
                                         in the midst. DIES: seconds until this rank is killed itself, in whatever it is doing
-updates.py check RANKS [WHAT...]        judge the logs; what was done to them beside: cuts, deaths, full (disks)
+updates.py check RANKS [WHAT...]        judge the logs; what was done to them beside: cuts, deaths=NUMBER, full (disks)
 
 A file is a row of slots; each rank writes its own with a number that rises. Lost is an update whose close succeeded
 before a read began which does not have it, though nobody replaced the file meanwhile; a false alarm, a close that fails
@@ -130,6 +130,7 @@ def load(rank):
                 ops.pop()
             ops.append(op)
     if ops and ops[-1]["end"] is None:
+        assert died, f"rank {rank} ended in the midst of {ops[-1]}"
         ops[-1].update(end=died + TAKEN_OVER, status=-1)
     return ops, bool(died)
 
@@ -180,13 +181,20 @@ def check(ranks, cuts, deaths, full):
             print("failed:")
             show(op)
     closes = [op for op in every if op["kind"] in ("update", "join")]
+    if deaths and sum(dead) != deaths:
+        wrong += 1
+        print(f"{sum(dead)} ranks died, not {deaths}")
+    if judged < len(every) / (20 if kills or unlucky else 4):
+        wrong += 1
+        print(f"only {judged} slots were judged")
     print(f"{len(every)} operations; {sum(o['kind'] == 'read' and not o['status'] for o in every)} reads, "
           f"{judged} slots of them judged; {sum(o['status'] == 0 for o in closes)} of {len(closes)} updates succeeded, "
           f"{sum(o['status'] == errno.EIO and o['what'] == 'close' for o in closes)} were told of a conflict; {f'{kills} were killed; ' if kills else ''}{f'{sum(dead)} ranks died; ' if deaths else ''}{wrong} wrong")
-    return wrong or judged < len(every) / (20 if kills or unlucky else 4)
+    return wrong
 
 
 if sys.argv[1] == "work":
     work(*map(int, sys.argv[2:6]), *map(float, sys.argv[6:]))
 else:
-    sys.exit(check(int(sys.argv[2]), *(word in sys.argv[3:] for word in ("cuts", "deaths", "full"))) > 0)
+    what = dict(word.partition("=")[::2] for word in sys.argv[3:])
+    sys.exit(check(int(sys.argv[2]), "cuts" in what, int(what.get("deaths", 0)), "full" in what) > 0)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -70,6 +71,7 @@ void fake_lookup_answer(unsigned i, int status, uint64_t counter)
     struct dyad_entry entry = {
         .upath = lookup->upath,
         .state = status == 0 ? DYAD_ENTRY_PUBLISHED : DYAD_ENTRY_WITHDRAWN,
+        .mode = S_IFREG | 0644,
         .owner = fake_lookups_owner,
         .version.counter = counter};
 

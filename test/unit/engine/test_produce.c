@@ -768,27 +768,25 @@ static void conflict_beside(struct publish *p, struct publish *other)
     assert_false(superseded());
 }
 
-/* As long as homes may refuse a change its record says so, for who takes over. */
+/* As long as homes may refuse a change its record says what it began from, for who takes over. */
 static void test_change_is_noted(void **state)
 {
     struct publish *p = writes("anew", O_TRUNC);
 
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
-    assert_false(recorded()->entry.change);
+    assert_int_equal(recorded()->base.kind, DYAD_BASE_NONE);
     ends(p, 0);
-    npublishes = 0;
-    p = appends("more");
-    assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
-    assert_true(recorded()->entry.change);
-    ends(p, 0);
-    assert_false(recorded()->entry.change);
-    assert_int_equal(recorded()->entry.version.counter, 6);
-    npublishes = 0;
-    p = appends("unreached");
-    assert_int_equal(tries(p, 7), DHT_AHEAD_GO);
-    ends(p, EHOSTUNREACH);
-    assert_true(recorded()->entry.change);
+    for (int reached = 0; reached < 2; reached++) {
+        npublishes = 0;
+        p = appends("more");
+        assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
+        assert_int_equal(recorded()->base.kind, DYAD_BASE_FROM);
+        assert_int_equal(recorded()->base.size, p->base.size);
+        ends(p, reached ? 0 : EHOSTUNREACH);
+        assert_int_equal(recorded()->base.kind, DYAD_BASE_NONE);
+        assert_int_equal(recorded()->entry.version.counter, 6);
+    }
 }
 
 static void test_conflict_and_anew(void **state)
@@ -1214,6 +1212,16 @@ static void test_anew_in_part(void **state)
     assert_int_equal(tries(p, 25), DHT_AHEAD_GO);
     assert_int_equal(tries(p, 26), DHT_AHEAD_CHANGED);
     is_conflict(p, 27);
+
+    /* Nothing was written here. */
+    assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
+    npublishes = 0;
+    p = writes("", O_TRUNC);
+    refused.mtime_sec = time(NULL) + 1;
+    assert_int_equal(tries(p, 28), DHT_AHEAD_GO);
+    assert_int_equal(tries(p, 29), DHT_AHEAD_STOP);
+    ends(p, ECANCELED);
+    assert_int_equal(ngiven_way, 1);
 
     for (int behind = 0; behind < 2; behind++) {
         assert_int_equal(unlink(scratch_path(scratch, "f")), 0);

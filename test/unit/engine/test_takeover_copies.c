@@ -82,7 +82,7 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
     (void)journal;
     assert_int_equal(put->kind, STORE_RECORD_ORIGINAL);
     assert_int_equal(put->entry.owner, member->self.rank);
-    assert_false(put->entry.change);
+    assert_int_equal(put->base.kind, DYAD_BASE_NONE);
     return 0;
 }
 
@@ -141,7 +141,7 @@ static int teardown(void **state)
 static void check(unsigned first, unsigned n)
 {
     for (unsigned i = first; i < first + n; i++)
-        takeover_check_copy(member, ENGINE_CONSUMER, &record[i], false);
+        takeover_check_copy(member, ENGINE_CONSUMER, &record[i]);
 }
 
 static void test_known(void **state)
@@ -310,33 +310,43 @@ static void test_window(void **state)
     check(0, 3); /* and is stopped */
 }
 
-/* What a dead rank was publishing is ours if the homes have it, or no other node's; and goes if they have another node's, of which
- * it may be no change. */
+/* A change whose close had not ended is ours if the homes have it, or what it began from, or an older one of this node; and goes if they
+ * have another. */
 static void test_unacknowledged(void **state)
 {
     unsigned n = 0;
 
     (void)state;
-    for (unsigned i = 0; i < 5; i++)
-        takeover_check_copy(member, ENGINE_CONSUMER, &record[i], true);
+    for (unsigned i = 0; i < 7; i++) {
+        record[i].kind = STORE_RECORD_ORIGINAL;
+        assert_false(takeover_is_to_ask(&record[i]));
+        record[i].base = (struct dyad_base){.kind = DYAD_BASE_FROM, .size = 70};
+        assert_true(takeover_is_to_ask(&record[i]));
+        assert_int_equal(record[i].kind, STORE_RECORD_COPY);
+        assert_true(record[i].made_here);
+    }
+    check(0, 5);
     fake_lookup_answer(0, 0, 5);
-    fake_lookup_answer(1, 0, 4); /* the version before, of this node */
+    fake_lookup_answer(1, 0, 4); /* of this node */
     fake_lookup_answer(2, ENOENT, 0);
     assert_int_equal(nrestored, 3);
     fake_lookup_answer(3, 0, 6);
     assert_int_equal(ninvalidated, 1);
     here[0] = 1;
-    fake_lookup_answer(4, 0, 4);
-    for (n = 5; ninvalidated == 1; n++) { /* it is asked for again, for some time */
+    fake_lookup_answer(4, 0, 4); /* of another one: asked for again, for some time */
+    for (n = 5; ninvalidated == 1; n++) {
         assert_in_range(n, 5, 20);
         fake_clock_step(UINT64_MAX);
         fake_lookup_answer(n, 0, 4);
     }
     assert_in_range(n, 6, 20);
     assert_int_equal(nrestored, 3);
-    takeover_check_copy(member, ENGINE_CONSUMER, &record[5], true);
-    fake_lookup_answer(n, 0, 5); /* the homes took it, wherever that is */
+    record[5].base.size = 0; /* what it began from */
+    check(5, 2);
+    fake_lookup_answer(n, 0, 4);
     assert_int_equal(nrestored, 4);
+    fake_lookup_answer(n + 1, 0, 5); /* the homes took it, wherever that is */
+    assert_int_equal(nrestored, 5);
     assert_false(takeover_copies_undecided(member, NULL));
 }
 

@@ -23,12 +23,12 @@ static struct store_record make_record(const char *upath, uint64_t counter)
                   .state = DYAD_ENTRY_PUBLISHED,
                   .recorded = true,
                   .emptied = counter % 3 == 0,
-                  .change = counter % 5 == 0,
                   .size = counter * 10,
                   .mode = S_IFREG | 0640,
                   .mtime_sec = -7,
                   .mtime_nsec = 8},
         .identity = {.dev = 1, .ino = counter, .btime = 3, .ctime = 4, .size = 5},
+        .base = {.kind = counter % 5, .size = counter * 7, .time = counter * 9},
     };
     memset(record.entry.storage, 0xab, sizeof(record.entry.storage));
     return record;
@@ -52,7 +52,9 @@ static void check(struct store_journal *journal, const char *upath, uint64_t cou
     assert_int_equal(found->entry.state, DYAD_ENTRY_PUBLISHED);
     assert_int_equal(found->entry.recorded, want.entry.recorded);
     assert_int_equal(found->entry.emptied, want.entry.emptied);
-    assert_int_equal(found->entry.change, want.entry.change);
+    assert_int_equal(found->base.kind, want.base.kind);
+    assert_int_equal(found->base.size, want.base.size);
+    assert_int_equal(found->base.time, want.base.time);
     assert_int_equal(found->entry.size, want.entry.size);
     assert_int_equal(found->entry.mode, want.entry.mode);
     assert_int_equal(found->entry.mtime_sec, -7);
