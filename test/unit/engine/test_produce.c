@@ -1190,7 +1190,7 @@ static void test_anew_in_part(void **state)
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     refused_by_another_node(4);
-    refused.mtime_sec = p->entry.mtime_sec + 1;
+    refused.mtime_sec = p->entry.mtime_sec + 2;
     assert_int_equal(tries(p, 9), DHT_AHEAD_GO); /* all that the other one has */
     assert_false(p->entry.conflict);
     refused.version.counter++;
@@ -1208,7 +1208,7 @@ static void test_anew_in_part(void **state)
 
     npublishes = 0;
     p = writes("ours", O_TRUNC);
-    refused.mtime_sec = p->entry.mtime_sec + 1;
+    refused.mtime_sec = p->entry.mtime_sec + 2;
     assert_int_equal(tries(p, 25), DHT_AHEAD_GO);
     assert_int_equal(tries(p, 26), DHT_AHEAD_CHANGED);
     is_conflict(p, 27);
@@ -1217,7 +1217,7 @@ static void test_anew_in_part(void **state)
     assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
     npublishes = 0;
     p = writes("", O_TRUNC);
-    refused.mtime_sec = time(NULL) + 1;
+    refused.mtime_sec = time(NULL) + 2;
     assert_int_equal(tries(p, 28), DHT_AHEAD_GO);
     assert_int_equal(tries(p, 29), DHT_AHEAD_STOP);
     ends(p, ECANCELED);
@@ -1230,7 +1230,7 @@ static void test_anew_in_part(void **state)
         p = writes("ours", O_TRUNC);
         holes = 0;
         refused.size = behind ? (1 << 20) + 4 : 0;
-        refused.mtime_sec = p->entry.mtime_sec + 1;
+        refused.mtime_sec = p->entry.mtime_sec + 2;
         assert_int_equal(tries(p, 35), DHT_AHEAD_GO);
         if (behind) {
             assert_int_equal(tries(p, 36), DHT_AHEAD_CHANGED);
