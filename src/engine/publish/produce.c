@@ -407,6 +407,8 @@ static bool is_published_so(const struct produce *p)
 
     if (!known || produce_is_behind(p))
         return false;
+    if (known->entry.conflict) /* which is to be heard of again */
+        return false;
     if (known->kind == STORE_RECORD_ORIGINAL &&
         store_identity_equal(&known->identity, &p->record.identity))
         return true;

@@ -702,6 +702,7 @@ static void test_conflict(void **state)
     npublishes = 0;
     assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
     assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", 0, on_done, NULL), 0);
+    assert_int_equal(npublishes, 1);
     assert_true(publishes[0].entry.conflict);
     ends(&publishes[0], 0);
     assert_true(superseded());
