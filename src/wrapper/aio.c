@@ -1,9 +1,9 @@
 /*
  * aio.c - requests that libc's threads carry out: aio_read(), aio_write(), lio_listio()
  *
- * What is written is recorded (write.c) as of the time between the request and the first aio_return() or aio_error() that
- * says that it has ended, what is read is shown
- * (read.c) before the request. MPI's writes and reads that do not wait are such requests.
+ * What is written is recorded (write.c) as of the time between the request and the first aio_return() or aio_error()
+ * that says that it has ended; what is read is shown (read.c) before the request. MPI's writes and reads that do not
+ * wait are such requests.
  */
 #include <aio.h>
 #include <errno.h>

@@ -44,8 +44,9 @@ all_ok() {
     done
 }
 
-# job_over SECONDS NAME...: after job_begin; these flags are made, and then no process of a rank is left.
-job_over() {
+# job_ended SECONDS NAME...: after job_begin; these flags are made, and then no process of a rank is left. job_over: nor anything
+# else, as where a rank of each node has lived.
+job_ended() {
     local end=$((SECONDS + $1)) bound=$1
     shift
     until all_ok "$@"; do
@@ -60,6 +61,10 @@ job_over() {
     end_launcher
     { job_wait || true; } 2>/dev/null
     sanitizers_silent
+}
+
+job_over() {
+    job_ended "$@"
     nothing_left
 }
 

@@ -55,14 +55,7 @@ for ((seed = begin; seed < begin + deaths; seed++)); do
     updates 6 3 "$seed"
     MPIRUN_ARGS=(--enable-recovery)
     job_begin 150 "${words[@]}"
-    bound=$((SECONDS + 140))
-    until all_ok "${alive[@]}" && ! ranks_left >/dev/null; do
-        [ $SECONDS -lt $bound ] || fail "seed $seed ($dies): did not end: $(ranks_left)"
-        sleep 0.2
-    done
-    end_launcher
-    { job_wait || true; } 2>/dev/null
-    sanitizers_silent
+    job_ended 140 "${alive[@]}"
     # Where no rank was left alive it is the next member to come that removes what a killed one was fetching.
     MPIRUN_ARGS=()
     job_ok 30 3@n0,n1,n2 ls "$SSD" >/dev/null

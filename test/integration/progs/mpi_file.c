@@ -3,8 +3,8 @@
  *
  * mpi_file FILE at|all|view|ahead|update BYTES COUNT [READERS [ROUNDS]]: COUNT records of BYTES bytes from each rank,
  * in turn; each record by itself, or collectively, or all by a strided view of the file, or without waiting for
- * the one before (which is aio_write()); or by itself, when all that the round before has left was read by the same handle, and by none else. The last
- * READERS ranks (0) write nothing, and read at once. In each round other bytes are written into the
+ * the one before (which is aio_write()); or by itself, when all that the round before has left was read by the same
+ * handle, and by none else. The last READERS ranks (0) write nothing, and read at once. In each round other bytes are written into the
  * same file, which a reader has as some round has left it.
  */
 #include <mpi.h>
