@@ -42,7 +42,8 @@ renames, and is absent at first.
    rank stopped in that time: its homes are anywhere. (ASK_PAUSE longer where all ranks of other nodes have ended: a lost rank is asked in
    pauses that grow to that, and until then it is not known whether it is dead or away.) So may what a rank of the reader's node had read before: whether that copy is the
    newest only the homes know (EHOSTUNREACH). A wait may end in ETIMEDOUT if both homes may have been away: two ranks stopped or cut off at one
-   moment of it, or not found again yet (until the owner has noticed that, which it need not do in TIMEOUT, no other home knows the name). Or
+   moment of it, or not found again yet (until the owner has noticed that, which it need not do in TIMEOUT, no other home knows the name). What
+   does not wait (a look, a removal, a rename) may then end in one of the other two: nobody knows. Or
    the owner was killed (then ENOENT, too): but if its change was complete, the file not half
    rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
    Once one of these has taken the file over (the injector sees its log) it is the owner as the first was: what is said above of one that
@@ -90,7 +91,8 @@ NEVER, FOREVER = float("-inf"), float("inf")
 LEAVE = 5 + 2 * PEER + JOIN + MARGIN
 END_BOUND = 2 * PEER + JOIN + TIMEOUT + 5
 START_BOUND = 30
-UNREACHABLE = (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT)
+UNKNOWN = (errno.EHOSTUNREACH, errno.EIO)
+UNREACHABLE = (*UNKNOWN, errno.ETIMEDOUT)
 KEPT = re.compile(r'dyad\[\d+ rank (\d+)\]: warning: "([^"]*)" below .* is older than what another has published: that was not brought here')
 NO_ROOM = {"full": (errno.ENOSPC, errno.EDQUOT, errno.EIO), "limit": (errno.EFBIG, errno.EIO)}
 OUTCOMES = ("done", "absent", "waited in vain", "out of reach", "no room", "overtaken", "torn by its writer", "cut off", "outdated")
@@ -555,6 +557,11 @@ class Judge:
         return error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                                  {self.node(op.rank)} | {self.node(r) for r in owners})
 
+    def nobody_knows(self, op, error):
+        """Is this what an operation on an existing name ends in when both of its homes are away? Who waits for it goes on waiting."""
+        errors = {"read": (errno.ETIMEDOUT,), "look": UNKNOWN, "remove": UNKNOWN, "rename": UNKNOWN}
+        return error in errors.get(op.kind, ()) and self.both_homes_away(op)
+
     def both_homes_away(self, op):
         """Was there a moment in this wait at which two ranks were stopped or cut off, or not found again yet?"""
         edges = []
@@ -595,7 +602,7 @@ class Judge:
             return "ETIMEDOUT before the time"
         if error == errno.ETIMEDOUT and op.kind == "read" and absent:
             return "waited in vain"
-        if error == errno.ETIMEDOUT and op.kind == "read" and self.both_homes_away(op):
+        if self.nobody_knows(op, error):
             return "out of reach"
         if self.out_of_reach(op, error, now):
             return "out of reach"
@@ -754,7 +761,8 @@ class Judge:
         error = op.outcome[1]
         if self.no_room(op, error):
             return "no room"
-        if error in UNREACHABLE and self.out_of_reach(op, error, self.candidates(op, op.begin, op.end)):
+        if error in UNREACHABLE and (self.nobody_knows(op, error) or
+                                     self.out_of_reach(op, error, self.candidates(op, op.begin, op.end))):
             return "out of reach"
         self.bad(op, "%s in %s" % (errno.errorcode.get(error, error), op.outcome[2]))
         return "wrong"

@@ -514,6 +514,19 @@ class Times(Judged):
         h = History().write(0, 10, "f", "0.1").fault("cut", 2, CUT, CUT + 4)
         self.right(h.refused(1, CUT + 1, "f", errno.ETIMEDOUT, took=faults.TIMEOUT), "out of reach")
 
+    def test_looked_at_what_only_homes_knew_that_are_away(self):
+        """The same, but rank 1 does not wait."""
+        def look(error=errno.EIO, second=5, begin=CUT + 3.5):
+            h = History().write(0, 10, "f", "0.1").fault("stop", 2, CUT, CUT + 4).fault("stop", second, CUT + 3, CUT + 6)
+            return h.refused(1, begin, "f", error, kind="look")
+        self.right(look(), "out of reach")
+        self.right(look(errno.EHOSTUNREACH), "out of reach")
+        self.wrong(look(errno.ENOENT), "ENOENT")
+        self.wrong(look(second=2), "EIO")
+        self.wrong(look(begin=CUT + 4 + faults.GRACE + 0.1), "EIO")
+        h = History().write(0, 10, "f", "0.1").fault("stop", 2, CUT, CUT + 4).fault("stop", 5, CUT + 3, CUT + 6)
+        self.right(h.op(1, CUT + 3.5, "remove", "f", CUT + 3.6, "failed", errno.EIO, "unlink"), "out of reach")
+
     def test_waited_in_vain(self):
         self.right(History().refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT), "waited in vain")
         self.wrong(History().refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT - 1), "ETIMEDOUT before the time")
