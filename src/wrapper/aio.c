@@ -33,12 +33,6 @@ static uint64_t take_number(struct aiocb *cb)
     return number;
 }
 
-static bool is_recorded(int fd)
-{
-    return __builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_recorded(fd) &&
-           wrapper_active();
-}
-
 /* Where it appends, that is known of the whole of them only. */
 static void write_begin(struct aiocb *cb)
 {
@@ -46,7 +40,7 @@ static void write_begin(struct aiocb *cb)
 
     cb->aio_lio_opcode = LIO_WRITE; /* as libc does, unless it fails */
     keep_number(cb, NOT_RECORDED);
-    if (is_recorded(fd)) {
+    if (wrapper_is_recorded(fd)) {
         if (wrapper_fd_appends(fd))
             wrapper_fd_unrecord(fd);
         else if (cb->aio_offset >= 0 && cb->aio_nbytes)
@@ -69,7 +63,7 @@ static void write_end(struct aiocb *cb, ssize_t written)
     if (number != NOT_RECORDED)
         wrapper_fd_record_end(fd, number, at + cb->aio_nbytes,
                               at + (written > 0 ? (uint64_t)written : 0));
-    else if (written > 0 && is_recorded(fd))
+    else if (written > 0 && wrapper_is_recorded(fd))
         wrapper_fd_unrecord(fd);
     errno = saved;
 }

@@ -18,6 +18,7 @@
 
 #include "wrapper/call.h"
 #include "wrapper/engine_load.h"
+#include "wrapper/fd.h"
 #include "wrapper/phase.h"
 
 /* Read the configuration from environ, if that was not done yet. Any thread, before
@@ -43,6 +44,14 @@ bool wrapper_mine(void);
 /* True if the descriptor is tracked, and the caller is a program's thread in a process
  * that owns its memory. */
 bool wrapper_tracks(int fd);
+/* True if what this thread writes to the descriptor is recorded (write.c). Also in the child of a vfork, whose descriptors may be
+ * others than its table says: then the record has too much. */
+static inline bool wrapper_is_recorded(int fd)
+{
+    return __builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_recorded(fd) &&
+           wrapper_active();
+}
+
 /* fd, which is marked, is about to be read, or its length to be asked for: if other nodes write the
  * file, too, bring what they have written. 0, or -1 with EIO. */
 int wrapper_show(int fd);

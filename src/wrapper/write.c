@@ -41,14 +41,6 @@ struct recording {
     struct wrapper_call call;
 };
 
-/* Also in the child of a vfork, whose descriptors may be others than its table says: then
- * the record has too much. */
-static bool is_recorded(int fd)
-{
-    return __builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_recorded(fd) &&
-           wrapper_active();
-}
-
 static void alone_end(struct recording *r)
 {
     if (r->alone)
@@ -147,7 +139,7 @@ static ssize_t end(struct recording *r, ssize_t written)
     do {                                                                                \
         struct recording r_;                                                            \
         int begun_;                                                                     \
-        if (__builtin_expect(!is_recorded(fd), 1))                                      \
+        if (__builtin_expect(!wrapper_is_recorded(fd), 1))                              \
             return (call);                                                              \
         begun_ = begin(&r_, fd, (off64_t)(offset), (uint64_t)(length), moves, appends); \
         return begun_ > 0 ? end(&r_, (call)) : begun_ < 0 ? -1 : (call);                \
@@ -246,7 +238,7 @@ static void record_cut(int fd, off64_t len)
 {
     int saved = errno;
 
-    if (is_recorded(fd) && len >= 0 && !is_opening(fd, len))
+    if (wrapper_is_recorded(fd) && len >= 0 && !is_opening(fd, len))
         wrapper_fd_record(fd, (uint64_t)len, 0);
     errno = saved;
 }

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Every way in which bash, dash and busybox sh write a file: complete for a reader on the other node, never empty, never
-# in part, whether it asks before the writer or after. 20 runs each; 500 with --soak.
+# in part, whether it asks before the writer or after. 10 runs each; 500 with --soak.
 # shellcheck source=test/cluster/lib.sh
 . "$(dirname "$0")/../cluster/lib.sh"
 need mpirun bash dash busybox cmp
 HERE=$SOURCE_DIR/test/integration/progs
 export CASES=$HERE/shell_cases.sh
-runs=20
+runs=10
 [ $LEVEL != soak ] || runs=500
 
 seq -f 'line %g of the first' 1 900 >"$WORK/A"

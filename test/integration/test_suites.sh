@@ -29,7 +29,7 @@ find edit rsync python archives sort -type f ! -name '*.tar*' ! -name '*.zip' ! 
 xargs -d '\n' -n 50 sh -c 'for f; do cmp "$f" "$DYAD_PATH/$f" || echo "$f" >>"$WORK/unlike"; done' _ <"$WORK/files"
 EOT
 JOB_ENV+=(DYAD_WAIT=none DYAD_LOG=warn "WORK=$WORK" "SOURCE=$SOURCE" "SCALE=$SCALE" "PYTHON=$PYTHON" "CMAKE_TARGETS=$CMAKE_TARGETS")
-seconds=300 # against what hangs
+seconds=600 # against what hangs
 [ $LEVEL != soak ] || seconds=900
 local_job_ok $seconds 1@n0 bash -c 'bash "$0" "$DYAD_PATH" "$@"; : >"$WORK/over"' "$RUN" "$WORK/results.dmd" "${suites[@]}" -- \
     1@n1 bash "$WORK/read"
