@@ -225,6 +225,49 @@ static void test_told_of_change(void **state)
     fake_net_destroy(net);
 }
 
+/* An owner that is told of a newer version passes it on to the homes, since its publisher may have died before it was at all of them:
+ * a change only if it has. The homes would refuse it from its publisher. */
+static void test_change_passed_on(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX], by = fake_stranger(net, key, 0),
+                                          owner = fake_stranger(net, key, 1),
+                                          dead = fake_stranger(net, key, 2);
+        struct net_msg msg = {
+            .type = NET_MSG_INVALIDATE,
+            .source = dead,
+            .id = 1,
+            .entry = {.upath = fake_key(key), .owner = by, .state = PUB, .mode = 0100644}};
+
+        assert_int_equal(fake_homes(net, key, homes), 2);
+        fake_net_kill(net, dead, true);
+        for (unsigned way = 0; way < 3;
+             way++) { /* a change; one whose publisher is dead; no change */
+            fake_publish_ok(net, owner, key, 6 + 2 * way, PUB);
+            msg.entry.version = fake_record(net, homes[0], key)->entry.version;
+            msg.entry.version.counter++;
+            msg.entry.version.rank = by;
+            msg.entry.size = 7 + 2 * way;
+            msg.entry.change = way < 2;
+            if (way == 1)
+                fake_net_kill(net, by, true);
+            dht_node_receive(net->rank[owner].node, &msg);
+            fake_net_run(net, SEC);
+            for (unsigned i = 0; i < 2; i++)
+                assert_int_equal(fake_record(net, homes[i], key)->entry.size,
+                                 way == 0 ? 6 : 7 + 2 * way);
+            if (way == 1)
+                fake_net_revive(net, by, true);
+        }
+        fake_net_revive(net, dead, true);
+        fake_net_run(net, 20 * SEC);
+    }
+    fake_net_destroy(net);
+}
+
 /* A home comes back as another process, which knows nothing of what it withdrew, while the
  * other home is silent. What it publishes then is not taken for older than that. */
 static void test_empty_shard(void **state)
@@ -284,9 +327,9 @@ static void test_clock_is_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_sides),       cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_told_of_change),  cmocka_unit_test(test_empty_shard),
-        cmocka_unit_test(test_clock_is_behind),
+        cmocka_unit_test(test_two_sides),      cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_told_of_change), cmocka_unit_test(test_change_passed_on),
+        cmocka_unit_test(test_empty_shard),    cmocka_unit_test(test_clock_is_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
