@@ -268,6 +268,51 @@ static void test_change_passed_on(void **state)
     fake_net_destroy(net);
 }
 
+/* A rank that is no home, and gets a version while another rank is missing, passes it on to the homes: a change only if its publisher
+ * is dead. */
+static void test_change_stood_in_for(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX], by = fake_stranger(net, key, 0),
+                                          asked = fake_stranger(net, key, 1),
+                                          missing = fake_stranger(net, key, 2);
+        struct dht_node *node = net->rank[asked].node;
+        struct net_msg msg = {
+            .type = NET_MSG_PUBLISH,
+            .source = by,
+            .id = 1,
+            .entry = {.upath = fake_key(key), .owner = by, .state = PUB, .mode = 0100644}};
+
+        assert_int_equal(fake_homes(net, key, homes), 2);
+        for (unsigned way = 0; way < 3;
+             way++) { /* a change; one whose publisher is dead; no change */
+            fake_publish_ok(net, homes[0], key, 6 + 2 * way, PUB);
+            msg.entry.version = fake_record(net, homes[0], key)->entry.version;
+            msg.entry.version.counter++;
+            msg.entry.version.rank = by;
+            msg.entry.size = 7 + 2 * way;
+            msg.entry.change = way < 2;
+            if (way == 1)
+                fake_net_kill(net, by, true);
+            dht_node_set_missing(node, missing, DHT_MISSING);
+            dht_node_set_live(node, missing, false);
+            dht_node_receive(node, &msg);
+            fake_net_run(net, SEC);
+            for (unsigned i = 0; i < 2; i++)
+                assert_int_equal(fake_record(net, homes[i], key)->entry.size,
+                                 way == 0 ? 6 : 7 + 2 * way);
+            dht_node_set_live(node, missing, true);
+            if (way == 1)
+                fake_net_revive(net, by, true);
+            fake_net_run(net, 20 * SEC);
+        }
+    }
+    fake_net_destroy(net);
+}
+
 /* A home comes back as another process, which knows nothing of what it withdrew, while the
  * other home is silent. What it publishes then is not taken for older than that. */
 static void test_empty_shard(void **state)
@@ -327,9 +372,10 @@ static void test_clock_is_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_sides),      cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_told_of_change), cmocka_unit_test(test_change_passed_on),
-        cmocka_unit_test(test_empty_shard),    cmocka_unit_test(test_clock_is_behind),
+        cmocka_unit_test(test_two_sides),           cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_told_of_change),      cmocka_unit_test(test_change_passed_on),
+        cmocka_unit_test(test_change_stood_in_for), cmocka_unit_test(test_empty_shard),
+        cmocka_unit_test(test_clock_is_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
