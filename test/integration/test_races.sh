@@ -32,7 +32,7 @@ job_ok 60 1@n0 bash -c '
     1@n1 bash -c 'cat "$0/go" && [ "$(cat "$0/held")" = same ] && : >"$1/read" && cat "$0/go.on" && [ "$(cat "$0/changed")" = new ]' "$SSD" "$WORK"
 
 # Who wrote the file here was killed over it, and another node publishes it: that one is read here.
-job_ok 30 1@n0 bash -c 'until [ -e "$1/killed" ]; do sleep 0.05; done; echo elsewhere >"$0/left"' "$SSD" "$WORK" -- \
+job_ok 60 1@n0 bash -c 'until [ -e "$1/killed" ]; do sleep 0.05; done; echo elsewhere >"$0/left"' "$SSD" "$WORK" -- \
     1@n1 bash -c '(exec 3>"$0/left"; echo half >&3; kill -9 $BASHPID); : >"$1/killed"; [ "$(cat "$0/left")" = elsewhere ]' "$SSD" "$WORK"
 
 # The same, but he is alive for a while: what another node has published is not fetched again and again meanwhile, and
@@ -40,7 +40,7 @@ job_ok 30 1@n0 bash -c 'until [ -e "$1/killed" ]; do sleep 0.05; done; echo else
 for end in 'kill -9 $BASHPID' 'exec 3>&-'; do
     : >"$LOG"
     rm -f "$WORK/published" "$WORK/begun"
-    job_ok 30 1@n0 bash -c 'head -c 1000000 /dev/zero >"$0/late"; : >"$1/published"' "$SSD" "$WORK" -- \
+    job_ok 60 1@n0 bash -c 'head -c 1000000 /dev/zero >"$0/late"; : >"$1/published"' "$SSD" "$WORK" -- \
         1@n1 bash -c 'until [ -e "$1/published" ]; do sleep 0.05; done
         (exec 3>"$0/late"; echo half >&3; : >"$1/begun"; sleep 2; '"$end"') &
         until [ -e "$1/begun" ]; do sleep 0.05; done
@@ -58,7 +58,7 @@ done
 for left in 'exec 3>"$0/part"; echo half >&3' 'exec 3>"$0/part" 4>>"$0/part"; echo half >&3' 'cp "$0/name" "$0/part"; exec 4>>"$0/part"'; do
     : >"$LOG"
     rm -f "$WORK"/{copied,moved,seen}
-    job_ok 30 1@n0 bash -c '[ "$(cat "$0/name")" = before ]; : >"$1/copied"
+    job_ok 60 1@n0 bash -c '[ "$(cat "$0/name")" = before ]; : >"$1/copied"
         until [ -e "$1/moved" ]; do sleep 0.05; done
         [ ! -e "$0/name" ] && [ ! -e "$0/part" ] && : >"$1/seen" && [ "$(cat "$0/again")" = after ] && [ "$(cat "$0/name")" = after ]' "$SSD" "$WORK" -- \
         1@n1 bash -c 'echo before >"$0/name"
