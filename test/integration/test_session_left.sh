@@ -74,7 +74,7 @@ launch 60 1@n0 bash -c "$RANK"'echo old >"$SSD/f"; made flag.old; wait_for flag.
 flag old
 ! job 30 1@n1 bash -c "$RANK"'are old f; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
 status=0
-job 20 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/none" "$WORK/flag.none" late || status=$?
+job 40 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/none" "$WORK/flag.none" late || status=$?
 [ $status != 0 ] && [ $status != 124 ] && [ $status != 137 ] || fail "the open of what is not here, whose member waits for it: status $status"
 grep -q 'of "none": .* waits for the library that is being loaded here' "$LOG" || fail "no word why it failed"
 launch 30 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/f" "$WORK/flag.begun"

@@ -26,7 +26,7 @@ __attribute__((constructor)) static void open_file(int argc, char **argv)
     int fd;
 
     for (int i = 0; argc == 5 && !are_there(); i++) {
-        if (i == 2000) {
+        if (i == 15000) {
             fprintf(stderr, "opener: the member's thread does not begin\n");
             _exit(2);
         }
