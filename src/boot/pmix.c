@@ -170,10 +170,12 @@ static void session_serve(struct boot_pmix *pmix)
             uint64_t now = util_clock_now();
             if (!idle_until)
                 idle_until = now + boot_pmix_hold_ns;
-            if (now < idle_until)
-                wake = idle_until; /* reported asks have no deadline */
-            else if (!(wake = boot_pmix_answers_until(pmix, now)))
+            if (now < idle_until) {
+                if (!wake || idle_until < wake)
+                    wake = idle_until;
+            } else if (!(wake = boot_pmix_answers_until(pmix, now))) {
                 break;
+            }
         }
         wait_until(pmix, wake);
     }

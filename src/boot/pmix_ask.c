@@ -82,7 +82,8 @@ static bool has_cache(const struct boot_pmix *pmix, uint32_t rank)
  * An answer of "not found" is asked again after 1 ms, 2 ms, ...: the default store says
  * so when the answer races with the owner's commit, and a server does when the rank had
  * committed something else before (MPI's keys), so the Get is repeated with
- * PMIX_GET_REFRESH_CACHE. */
+ * PMIX_GET_REFRESH_CACHE. It is also when the rank has been reported as absent, joins, and has
+ * not committed yet; as it may never commit, the pauses double then without an end. */
 static void got(pmix_status_t status, pmix_value_t *value, void *arg)
 {
     struct pmix_ticket *ticket = arg;
@@ -111,13 +112,12 @@ static void got(pmix_status_t status, pmix_value_t *value, void *arg)
         } else if (blob) {
             boot_pmix_result_put(pmix, RESULT_BLOB, ask->rank, 0, blob, len);
             boot_pmix_ask_free(pmix, ask);
-        } else if (ask->reported) {
-            boot_pmix_ask_free(pmix, ask); /* the answer is final enough */
         } else {
             ask->state = ASK_WANTED;
             ask->past_cache = true;
             ask->when = util_clock_now() + ask->delay;
-            ask->delay = ask->delay < RETRY_MAX_NS ? ask->delay * 2 : RETRY_MAX_NS;
+            if (ask->reported || ask->delay < RETRY_MAX_NS)
+                ask->delay *= 2;
         }
     }
     pthread_cond_broadcast(&pmix->changed);
@@ -197,15 +197,13 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle)
                 give_kept(pmix, ask);
             if (!ask->reported && ask->deadline <= now) {
                 ask->reported = true;
+                ask->deadline = UINT64_MAX;
                 boot_pmix_result_put(pmix, RESULT_BLOB, ask->rank, EHOSTUNREACH, NULL, 0);
-                if (ask->state == ASK_WANTED) {
-                    boot_pmix_ask_free(pmix, ask);
-                    continue;
-                }
             }
-            if (ask->reported)
+            if (ask->reported && ask->state == ASK_PENDING)
                 continue;
-            *idle = false;
+            if (!ask->reported)
+                *idle = false;
             if (ask->state == ASK_WANTED && ask->when <= now) {
                 send_get(pmix, ask);
                 sent = true;

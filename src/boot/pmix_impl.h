@@ -20,7 +20,7 @@ struct pmix_ask { /* one rank whose blob is wanted and was not yet delivered */
     UT_hash_handle hh;
     uint32_t rank;
     enum pmix_ask_state state;
-    bool reported;   /* as absent; the ticket may still bring it */
+    bool reported;   /* as absent, which has no deadline; it may still come */
     bool both;       /* BOOT_PMIX_BOTH, and the server's kept blob was not asked for yet */
     bool past_cache; /* the server's kept blob is not wanted: PMIX_GET_REFRESH_CACHE */
     uint64_t when;   /* send at */

@@ -1,6 +1,7 @@
 /* boot/pmix.h: what a member that leaves waits for, with a PMIx of the test's own. The
  * answer to a Get comes when the test says so; PMIx_Finalize notes how many were still out.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -26,9 +27,9 @@ static const char *const host[NRANKS] = {"here", "here", "there", "there"};
 
 static struct {
     pthread_mutex_t lock;
-    pmix_value_cbfunc_t fn[16]; /* of the Gets that were not answered */
-    void *arg[16];
-    pmix_rank_t rank[16];
+    pmix_value_cbfunc_t fn[64]; /* of the Gets that were not answered */
+    void *arg[64];
+    pmix_rank_t rank[64];
     unsigned gets;
     int at_end; /* unanswered at PMIx_Finalize; -1: it was not called */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -44,6 +45,17 @@ static unsigned unanswered(void)
     for (unsigned i = 0; i < server.gets; i++)
         n += server.fn[i] != NULL;
     return n;
+}
+
+/* All Gets so far. */
+static unsigned asked(void)
+{
+    unsigned gets;
+
+    pthread_mutex_lock(&server.lock);
+    gets = server.gets;
+    pthread_mutex_unlock(&server.lock);
+    return gets;
 }
 
 pmix_status_t PMIx_Init(pmix_proc_t *proc, pmix_info_t info[], size_t ninfo)
@@ -116,8 +128,8 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[],
     return PMIX_SUCCESS;
 }
 
-/* Answer what was asked of the rank; -1: of any. */
-static void answer(int64_t rank)
+/* Answer what was asked of the rank (-1: of any) with a blob, or with another status. */
+static void answer_so(int64_t rank, pmix_status_t status)
 {
     pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
     unsigned gets;
@@ -135,8 +147,13 @@ static void answer(int64_t rank)
             server.fn[i] = NULL;
         pthread_mutex_unlock(&server.lock);
         if (fn)
-            fn(PMIX_SUCCESS, &value, server.arg[i]);
+            fn(status, status == PMIX_SUCCESS ? &value : NULL, server.arg[i]);
     }
+}
+
+static void answer(int64_t rank)
+{
+    answer_so(rank, PMIX_SUCCESS);
 }
 
 static void *answer_late(void *arg)
@@ -148,6 +165,9 @@ static void *answer_late(void *arg)
 }
 
 /* --- a member --- */
+
+#define BLOB -1
+static int told; /* the error, or BLOB */
 
 static void on_ready(void *arg, const struct boot_pmix_job *job, int error)
 {
@@ -171,38 +191,45 @@ static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool
     (void)blob;
     (void)len;
     (void)kept;
-    (void)error;
+    told = error ? error : BLOB;
+    net_loop_stop(loop);
 }
 
 static const struct boot_pmix_ops ops = {on_ready, on_committed, on_blob};
 
-static struct boot_pmix *join(void)
+static struct boot_pmix *join_for(uint64_t timeout)
 {
     static const struct boot_identity self = {.launched = true};
     struct boot_pmix *pmix;
 
     loop = net_loop_create();
     assert_non_null(loop);
-    pmix = boot_pmix_create(loop, &self, "test", 60 * UTIL_NSEC_PER_SEC,
-                            60 * UTIL_NSEC_PER_SEC, &ops, NULL);
+    pmix =
+        boot_pmix_create(loop, &self, "test", timeout, 60 * UTIL_NSEC_PER_SEC, &ops, NULL);
     assert_non_null(pmix);
     assert_int_equal(net_loop_run(loop), 0);
     return pmix;
+}
+
+static struct boot_pmix *join(void)
+{
+    return join_for(60 * UTIL_NSEC_PER_SEC);
+}
+
+static void await_told(int what)
+{
+    for (told = 0; told != what;)
+        assert_int_equal(net_loop_run(loop), 0);
 }
 
 /* Ask, and let `gets` questions be out. */
 static void ask(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted,
                 unsigned gets)
 {
-    unsigned out;
-
     assert_int_equal(boot_pmix_get(pmix, rank, wanted), 0);
-    do {
+    do
         usleep(1000);
-        pthread_mutex_lock(&server.lock);
-        out = server.gets;
-        pthread_mutex_unlock(&server.lock);
-    } while (out < gets);
+    while (asked() < gets);
 }
 
 /* Leave, and be answered meanwhile. Returns how long that took, in ms. */
@@ -339,13 +366,42 @@ static void test_soon(void **state)
     assert_int_equal(server.at_end, -1);
 }
 
+/* Its server says that it has no blob (the rank has joined and not committed yet), before or after it was reported as absent: the
+ * blob still comes. */
+static void test_joins_late(void **state)
+{
+    (void)state;
+    for (int before = 0; before < 2; before++) {
+        struct boot_pmix *pmix = join_for(UTIL_NSEC_PER_SEC / 5);
+        unsigned gets = 1;
+
+        ask(pmix, 2, BOOT_PMIX_ANY, gets);
+        for (uint64_t end = util_clock_now() + UTIL_NSEC_PER_SEC / 4;
+             before &&
+             util_clock_now() < end;) { /* asked again and again until it is reported */
+            answer_so(2, PMIX_ERR_NOT_FOUND);
+            usleep(1000);
+        }
+        await_told(EHOSTUNREACH);
+        while (unanswered() == 0)
+            usleep(1000);
+        gets = asked();
+        answer_so(2, PMIX_ERR_NOT_FOUND);
+        while (asked() == gets)
+            usleep(1000);
+        answer(2);
+        await_told(BLOB);
+        assert_true(leave(pmix, false) < BOUND_MS - 100);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newest), cmocka_unit_test(test_kept),
         cmocka_unit_test(test_there),  cmocka_unit_test(test_not_awaited),
         cmocka_unit_test(test_bound),  cmocka_unit_test(test_left),
-        cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_soon),   cmocka_unit_test(test_joins_late),
     };
     sigset_t all;
 
