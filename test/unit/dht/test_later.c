@@ -225,6 +225,40 @@ static void test_told_of_change(void **state)
     fake_net_destroy(net);
 }
 
+enum passed { CHANGE, CHANGE_OF_DEAD, NO_CHANGE, WAYS };
+
+/* `first` publishes; `asked` gets the next version of `by`, which the homes have afterwards, unless it is a change of a rank that lives. */
+static void assert_passed_on(struct fake_net *net, unsigned key, enum passed way,
+                             enum net_msg_type type, uint32_t first, uint32_t asked,
+                             uint32_t by)
+{
+    struct net_msg msg = {.type = type,
+                          .source = by,
+                          .id = 1,
+                          .entry = {.upath = fake_key(key),
+                                    .owner = by,
+                                    .state = PUB,
+                                    .size = 7 + 2 * way,
+                                    .mode = 0100644,
+                                    .change = way != NO_CHANGE}};
+    uint32_t homes[DHT_REPLICAS_MAX];
+
+    assert_int_equal(fake_homes(net, key, homes), 2);
+    fake_publish_ok(net, first, key, 6 + 2 * way, PUB);
+    msg.entry.version = fake_record(net, homes[0], key)->entry.version;
+    msg.entry.version.counter++;
+    msg.entry.version.rank = by;
+    if (way == CHANGE_OF_DEAD)
+        fake_net_kill(net, by, true);
+    dht_node_receive(net->rank[asked].node, &msg);
+    fake_net_run(net, SEC);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(fake_record(net, homes[i], key)->entry.size,
+                         way == CHANGE ? 6 : 7 + 2 * way);
+    if (way == CHANGE_OF_DEAD)
+        fake_net_revive(net, by, true);
+}
+
 /* An owner that is told of a newer version passes it on to the homes, since its publisher may have died before it was at all of them:
  * a change only if it has. The homes would refuse it from its publisher. */
 static void test_change_passed_on(void **state)
@@ -233,35 +267,12 @@ static void test_change_passed_on(void **state)
 
     (void)state;
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
-        uint32_t homes[DHT_REPLICAS_MAX], by = fake_stranger(net, key, 0),
-                                          owner = fake_stranger(net, key, 1),
-                                          dead = fake_stranger(net, key, 2);
-        struct net_msg msg = {
-            .type = NET_MSG_INVALIDATE,
-            .source = dead,
-            .id = 1,
-            .entry = {.upath = fake_key(key), .owner = by, .state = PUB, .mode = 0100644}};
+        uint32_t owner = fake_stranger(net, key, 1), dead = fake_stranger(net, key, 2);
 
-        assert_int_equal(fake_homes(net, key, homes), 2);
         fake_net_kill(net, dead, true);
-        for (unsigned way = 0; way < 3;
-             way++) { /* a change; one whose publisher is dead; no change */
-            fake_publish_ok(net, owner, key, 6 + 2 * way, PUB);
-            msg.entry.version = fake_record(net, homes[0], key)->entry.version;
-            msg.entry.version.counter++;
-            msg.entry.version.rank = by;
-            msg.entry.size = 7 + 2 * way;
-            msg.entry.change = way < 2;
-            if (way == 1)
-                fake_net_kill(net, by, true);
-            dht_node_receive(net->rank[owner].node, &msg);
-            fake_net_run(net, SEC);
-            for (unsigned i = 0; i < 2; i++)
-                assert_int_equal(fake_record(net, homes[i], key)->entry.size,
-                                 way == 0 ? 6 : 7 + 2 * way);
-            if (way == 1)
-                fake_net_revive(net, by, true);
-        }
+        for (enum passed way = 0; way < WAYS; way++)
+            assert_passed_on(net, key, way, NET_MSG_INVALIDATE, owner, owner,
+                             fake_stranger(net, key, 0));
         fake_net_revive(net, dead, true);
         fake_net_run(net, 20 * SEC);
     }
@@ -276,37 +287,16 @@ static void test_change_stood_in_for(void **state)
 
     (void)state;
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
-        uint32_t homes[DHT_REPLICAS_MAX], by = fake_stranger(net, key, 0),
-                                          asked = fake_stranger(net, key, 1),
+        uint32_t homes[DHT_REPLICAS_MAX], asked = fake_stranger(net, key, 1),
                                           missing = fake_stranger(net, key, 2);
-        struct dht_node *node = net->rank[asked].node;
-        struct net_msg msg = {
-            .type = NET_MSG_PUBLISH,
-            .source = by,
-            .id = 1,
-            .entry = {.upath = fake_key(key), .owner = by, .state = PUB, .mode = 0100644}};
 
         assert_int_equal(fake_homes(net, key, homes), 2);
-        for (unsigned way = 0; way < 3;
-             way++) { /* a change; one whose publisher is dead; no change */
-            fake_publish_ok(net, homes[0], key, 6 + 2 * way, PUB);
-            msg.entry.version = fake_record(net, homes[0], key)->entry.version;
-            msg.entry.version.counter++;
-            msg.entry.version.rank = by;
-            msg.entry.size = 7 + 2 * way;
-            msg.entry.change = way < 2;
-            if (way == 1)
-                fake_net_kill(net, by, true);
-            dht_node_set_missing(node, missing, DHT_MISSING);
-            dht_node_set_live(node, missing, false);
-            dht_node_receive(node, &msg);
-            fake_net_run(net, SEC);
-            for (unsigned i = 0; i < 2; i++)
-                assert_int_equal(fake_record(net, homes[i], key)->entry.size,
-                                 way == 0 ? 6 : 7 + 2 * way);
-            dht_node_set_live(node, missing, true);
-            if (way == 1)
-                fake_net_revive(net, by, true);
+        for (enum passed way = 0; way < WAYS; way++) {
+            dht_node_set_missing(net->rank[asked].node, missing, DHT_MISSING);
+            dht_node_set_live(net->rank[asked].node, missing, false);
+            assert_passed_on(net, key, way, NET_MSG_PUBLISH, homes[0], asked,
+                             fake_stranger(net, key, 0));
+            dht_node_set_live(net->rank[asked].node, missing, true);
             fake_net_run(net, 20 * SEC);
         }
     }
