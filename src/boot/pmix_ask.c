@@ -46,6 +46,10 @@ struct pmix_ask *boot_pmix_ask_add(struct boot_pmix *pmix, uint32_t rank,
     struct pmix_ask *ask;
 
     HASH_FIND(hh, pmix->asks, &rank, sizeof(rank), ask);
+    if (ask && ask->reported && ask->state == ASK_WANTED) { /* its pause may be long */
+        boot_pmix_ask_free(pmix, ask);
+        ask = NULL;
+    }
     if (!ask) {
         if (!(ask = calloc(1, sizeof(*ask))))
             return NULL;

@@ -1,5 +1,6 @@
 /* opener LIBRARY FILE DONE [late]: load LIBRARY, whose constructor opens FILE (late: when
- * the member's thread waits for the loader; in another image of this program if it has not had to); then make DONE. */
+ * the member's thread waits for the loader; in another image of this program if it has not
+ * had to); then make DONE. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdbool.h>
