@@ -162,7 +162,8 @@ void store_marks_record_later(struct store_marks *marks, store_mark_t mark);
 bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t btime);
 /* Another node joins. True: every description of the file, which is still empty, was
  * opened so; with `begin`, what they write is recorded from now on, as if each had found it
- * empty. Any process. */
+ * empty, if each was met by a call without `begin`: so what it has on record of all that is not
+ * (store_extents_add_unknown()) is older than a reset between the two. Any process. */
 bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
                             bool begin);
 /* Another node writes the file, too: so it is noted of all descriptions of the file of that inode

@@ -444,6 +444,7 @@ bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t bt
 {
     struct marks_table *table = marks->table;
     uint32_t top = atomic_load(&table->header.top);
+    const uint32_t needs = MARKS_BASE_LATER | (begin ? MARKS_BASE_ASKED : 0);
     store_mark_t all[16];
     unsigned n = 0;
 
@@ -455,14 +456,15 @@ bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t bt
             WORD_STATE(word) == MARKS_STATE_FREEING || !marks_same_file(slot, ino, btime))
             continue;
         if (WORD_STATE(word) != STORE_MARK_DIRTY || n == sizeof(all) / sizeof(all[0]) ||
-            !(flags_of(marks, marks_mark_of(word, i)) & MARKS_BASE_LATER))
+            (flags_of(marks, marks_mark_of(word, i)) & needs) != needs)
             return false;
         all[n++] = marks_mark_of(word, i);
     }
-    for (unsigned i = 0; begin && i < n; i++)
+    for (unsigned i = 0; i < n; i++)
         change_base(marks, all[i],
-                    MARKS_BASE_FROM | MARKS_BASE_RECORDED | MARKS_BASE_DECIDED,
-                    MARKS_BASE_LATER);
+                    begin ? MARKS_BASE_FROM | MARKS_BASE_RECORDED | MARKS_BASE_DECIDED
+                          : MARKS_BASE_ASKED,
+                    begin ? MARKS_BASE_LATER : 0);
     return n > 0;
 }
 

@@ -34,6 +34,7 @@ struct marks_look {
 #define MARKS_BASE_JOINT     256u  /* store_marks_joint() */
 #define MARKS_BASE_LOOKS     512u  /* FROM is about to be said */
 #define MARKS_BASE_AHEAD     1024u /* store_marks_set_ahead() */
+#define MARKS_BASE_ASKED     2048u /* LATER, and store_marks_record_all() has met it */
 
 enum marks_look_kind {
     MARKS_LOOK_NONE, /* it counts as written */

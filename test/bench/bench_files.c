@@ -28,7 +28,6 @@
  * Prints, for each that has samples, a line: its name and microseconds; to the file that
  * BENCH_OUT names, for mpirun mixes the lines of its ranks.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -248,34 +247,23 @@ static void miss(const char *name, const char *dir, long n)
     sample(now() - start);
 }
 
-/* What the threads beside this one have done so far. */
+static double cpu_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+/* What the threads beside this one have done so far, and those that have ended. */
 static void others(double *switches, double *ns)
 {
-    DIR *dir = opendir("/proc/self/task");
-    struct dirent *entry;
-    char line[512];
-    double value;
+    struct rusage all, own;
 
-    *switches = *ns = 0;
-    must(dir != NULL);
-    while ((entry = readdir(dir))) {
-        if (entry->d_name[0] == '.' || atol(entry->d_name) == getpid())
-            continue;
-        snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", entry->d_name);
-        FILE *f = fopen(path, "r");
-        if (f && fscanf(f, "%lf", &value) == 1)
-            *ns += value;
-        if (f)
-            fclose(f);
-        snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
-        f = fopen(path, "r");
-        while (f && fgets(line, sizeof(line), f))
-            if (sscanf(line, "voluntary_ctxt_switches: %lf", &value) == 1)
-                *switches += value;
-        if (f)
-            fclose(f);
-    }
-    closedir(dir);
+    getrusage(RUSAGE_SELF, &all);
+    getrusage(RUSAGE_THREAD, &own);
+    *switches = (double)(all.ru_nvcsw - own.ru_nvcsw);
+    *ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void idle(const char *name, long seconds)

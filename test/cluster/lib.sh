@@ -150,8 +150,9 @@ node_exec() {
     TMPDIR=$CLUSTER_DIR/tmp CLUSTER_NODE=$node nsenter "${enter[@]}" --wdns="$PWD" "$@"
 }
 
-# What each process of a job finds in its environment; a test may add to it.
-JOB_ENV=(DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash)
+# What each process of a job finds in its environment; a test may add to it. Each "node" thinks that the cores of the machine
+# are its own, so Open MPI's ranks would spin on them while they wait for each other.
+JOB_ENV=(DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash OMPI_MCA_mpi_yield_when_idle=1)
 
 SANITIZE=
 [ ! -e "$BUILD_DIR/CMakeCache.txt" ] ||

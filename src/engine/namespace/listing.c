@@ -70,6 +70,7 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     const char *upath = written->upath;
     struct dyad_base version;
     struct stat st;
+    bool begun;
 
     if (!dmd->extents)
         return false;
@@ -89,10 +90,11 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     if (written->soon)
         return false;
     store_extents_add_reset(dmd->extents, ino, btime); /* the next ones are to be kept */
-    if (store_marks_record_all(dmd->marks, ino, btime, true) &&
-        store_dir_stat(dmd->dir, upath, &st) == 0 && st.st_size == 0)
+    begun = store_marks_record_all(dmd->marks, ino, btime, true);
+    if (begun && store_dir_stat(dmd->dir, upath, &st) == 0 && st.st_size == 0)
         return true;
     store_extents_add_unknown(dmd->extents, ino, btime, info->mark);
+    written->soon = !begun; /* it was opened once more in between */
     return false;
 }
 

@@ -12,9 +12,8 @@ unset MAKEFLAGS XDG_CONFIG_HOME
 
 # Every file below here: name, mode, size and sum.
 tree() {
-    find . -name .dyad -prune -o "$@" -type f -print | LC_ALL=C sort | while IFS= read -r file; do
-        echo "$(stat -c '%A %s' "$file") $(sha256sum "$file")"
-    done
+    find . -name .dyad -prune -o "$@" -type f -print0 | LC_ALL=C sort -z |
+        xargs -0 -r sh -c 'stat -c "%A %s %n" "$@" && sha256sum "$@"' _
 }
 
 s_sqlite() {

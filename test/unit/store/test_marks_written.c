@@ -498,8 +498,11 @@ static void test_record_later(void **state)
     first = mark_of_open;
     store_marks_record_later(marks, first);
     assert_false(store_marks_file(marks, first, &ino, &btime));
-    /* One that joins it here waits for the same. */
+    assert_true(store_marks_record_all(marks, ino, btime, false));
+    /* One that joins it here waits for the same, and has to be met first: a reset that came before it
+     * does not take away what it has put on record. */
     assert_false(records("later", false, &more));
+    assert_false(store_marks_record_all(marks, ino, btime, true));
     assert_false(store_marks_recorded(marks, 0, ino, btime));
     assert_true(store_marks_record_all(marks, ino, btime, false));
     assert_false(store_marks_recorded(marks, first, 0, 0));
