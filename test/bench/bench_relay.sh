@@ -16,6 +16,7 @@ JOB_ENV+=("W=$WORK" "SSD=$SSD" "SIZE=$SIZE")
 sent() { node_exec n0 cat /sys/class/net/eth0/statistics/tx_bytes; }
 # fetched NAME NP@NODES: microseconds for all of them.
 fetched() {
+    clean_ssd
     rm -f "$WORK"/t.*
     job_ok 300 1@n0 bash -c 'head -c "$SIZE" /dev/zero >"$SSD/$0" && : >"$W/go.$0"' "$1" -- \
         "$2" bash -c 'until [ -e "$W/go.$0" ]; do sleep 0.01; done
