@@ -152,6 +152,7 @@ void client_write_unrecord(engine_token token)
     if (!dmd->extents)
         return;
     store_marks_file(dmd->marks, mark, &ino, &btime);
-    store_extents_add_unknown(dmd->extents, ino, btime, mark);
+    /* First: the record is not begun anew then (store_marks_record_all()), or has been before. */
     store_marks_unrecord(dmd->marks, mark);
+    store_extents_add_unknown(dmd->extents, ino, btime, mark);
 }

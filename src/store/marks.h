@@ -160,12 +160,20 @@ bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool since
 void store_marks_record_later(struct store_marks *marks, store_mark_t mark);
 /* True if it is about to be decided whether a description of the file is recorded: some us. */
 bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t btime);
-/* Another node joins. True: every description of the file, which is still empty, was
- * opened so; with `begin`, what they write is recorded from now on, as if each had found it
- * empty, if each was met by a call without `begin`: so what it has on record of all that is not
- * (store_extents_add_unknown()) is older than a reset between the two. Any process. */
-bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
-                            bool begin);
+/* Another node joins: what is written by way of the descriptions of the file, each of which is to be LATER
+ * (store_marks_record_later()), is to be recorded from now on, as if each had found it empty. */
+enum store_marks_step {
+    STORE_MARKS_LOOK, /* is each? */
+    STORE_MARKS_MEET, /* the same, and each is noted as met; then comes the reset of the record */
+    STORE_MARKS_BEGIN, /* each must have been met, so what it has on record of all that is not
+                        * (store_extents_add_unknown()) is older than the reset */
+};
+/* 1: so it is. 0: it is not, or no description is open; after _BEGIN perhaps none is recorded nor LATER any more. -1: not yet: one of
+ * them is being opened or closed, or was not met. Any process. */
+int store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                           enum store_marks_step step);
+/* store_marks_unrecord() of all descriptions of the file. */
+void store_marks_unrecord_all(struct store_marks *marks, uint64_t ino, uint64_t btime);
 /* Another node writes the file, too: so it is noted of all descriptions of the file of that inode
  * and birth time, and of those that are about to open upath. Any process. */
 void store_marks_set_joint(struct store_marks *marks, const char *upath, uint64_t ino,

@@ -109,16 +109,23 @@ static uint32_t flags_of(struct store_marks *marks, store_mark_t mark)
     return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) ? base & MARKS_BASE_FLAGS : 0;
 }
 
-/* If that use of the slot is not over. */
-static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t set,
-                        uint32_t clear)
+/* If that use of the slot is not over, and has the flags `needs`. */
+static bool change_base_if(struct store_marks *marks, store_mark_t mark, uint32_t needs,
+                           uint32_t set, uint32_t clear)
 {
     _Atomic uint32_t *base = &look_of(marks, mark)->base;
     uint32_t flags = atomic_load(base);
 
-    while ((flags & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) &&
-           !atomic_compare_exchange_weak(base, &flags, (flags & ~clear) | set))
-        ;
+    while ((flags & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (flags & needs) == needs)
+        if (atomic_compare_exchange_weak(base, &flags, (flags & ~clear) | set))
+            return true;
+    return false;
+}
+
+static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t set,
+                        uint32_t clear)
+{
+    change_base_if(marks, mark, 0, set, clear);
 }
 
 /* Of the descriptions of a file that are open for writing, `own` excepted. */
@@ -437,35 +444,83 @@ bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t bti
     return look_at_writers(marks, 0, ino, btime).undecided;
 }
 
-/* The writers look at their marks before each write. One that has looked, and has not written
- * yet, began its write before the other node's open has ended: it is the earlier one. */
-bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
-                            bool begin)
+/* The mark in that slot, if it is of an open description of the file, or of one that is being opened or closed. */
+static store_mark_t mark_of_file(struct store_marks *marks, uint32_t i, uint64_t ino,
+                                 uint64_t btime, unsigned *state)
 {
-    struct marks_table *table = marks->table;
-    uint32_t top = atomic_load(&table->header.top);
-    const uint32_t needs = MARKS_BASE_LATER | (begin ? MARKS_BASE_ASKED : 0);
-    store_mark_t all[16];
-    unsigned n = 0;
+    struct marks_slot *slot = &marks->table->slots[i];
+    uint64_t word = atomic_load(&slot->word);
+
+    *state = WORD_STATE(word);
+    return *state != STORE_MARK_FREE && *state != MARKS_STATE_FREEING &&
+                   marks_same_file(slot, ino, btime)
+               ? marks_mark_of(word, i)
+               : 0;
+}
+
+void store_marks_unrecord_all(struct store_marks *marks, uint64_t ino, uint64_t btime)
+{
+    uint32_t top = atomic_load(&marks->table->header.top);
+    store_mark_t mark;
+    unsigned state;
+
+    for (uint32_t i = 0; i < top; i++)
+        if ((mark = mark_of_file(marks, i, ino, btime, &state)))
+            store_marks_unrecord(marks, mark);
+}
+
+/* 1: all of them have the flags `needs`; 0; -1: soon, perhaps. */
+static int look_at_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                       uint32_t needs)
+{
+    uint32_t top = atomic_load(&marks->table->header.top);
+    int all = 0;
 
     for (uint32_t i = 0; i < top; i++) {
-        struct marks_slot *slot = &table->slots[i];
-        uint64_t word = atomic_load(&slot->word);
+        unsigned state;
+        store_mark_t mark = mark_of_file(marks, i, ino, btime, &state);
+        uint32_t flags = mark ? flags_of(marks, mark) : 0;
 
-        if (WORD_STATE(word) == STORE_MARK_FREE ||
-            WORD_STATE(word) == MARKS_STATE_FREEING || !marks_same_file(slot, ino, btime))
+        if (!mark)
             continue;
-        if (WORD_STATE(word) != STORE_MARK_DIRTY || n == sizeof(all) / sizeof(all[0]) ||
-            (flags_of(marks, marks_mark_of(word, i)) & needs) != needs)
-            return false;
-        all[n++] = marks_mark_of(word, i);
+        if (state == STORE_MARK_DIRTY && (flags & needs) == needs)
+            all = all ? all : 1;
+        else if (state == STORE_MARK_OPENING || state == STORE_MARK_CLOSING ||
+                 (flags & (MARKS_BASE_OPENS | MARKS_BASE_LATER)))
+            all = -1;
+        else
+            return 0;
     }
-    for (unsigned i = 0; i < n; i++)
-        change_base(marks, all[i],
-                    begin ? MARKS_BASE_FROM | MARKS_BASE_RECORDED | MARKS_BASE_DECIDED
-                          : MARKS_BASE_ASKED,
-                    begin ? MARKS_BASE_LATER : 0);
-    return n > 0;
+    return all;
+}
+
+/* The writers look at their marks before each write. One that has looked, and has not written
+ * yet, began its write before the other node's open has ended: it is the earlier one. Who opens the
+ * file meanwhile, and has looked at the others before, is seen afterwards. */
+int store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                           enum store_marks_step step)
+{
+    const uint32_t needs =
+        MARKS_BASE_LATER | (step == STORE_MARKS_BEGIN ? MARKS_BASE_ASKED : 0);
+    uint32_t top = atomic_load(&marks->table->header.top);
+    int all = look_at_all(marks, ino, btime, needs);
+    unsigned state;
+
+    if (all <= 0 || step == STORE_MARKS_LOOK)
+        return all;
+    for (uint32_t i = 0; i < top; i++) {
+        store_mark_t mark = mark_of_file(marks, i, ino, btime, &state);
+        if (mark && step == STORE_MARKS_MEET)
+            change_base_if(marks, mark, needs, MARKS_BASE_ASKED, 0);
+        else if (mark)
+            change_base_if(marks, mark, needs,
+                           MARKS_BASE_FROM | MARKS_BASE_RECORDED | MARKS_BASE_DECIDED,
+                           MARKS_BASE_LATER);
+    }
+    if (step == STORE_MARKS_MEET || look_at_writers(marks, 0, ino, btime).recorded)
+        return 1;
+    store_marks_unrecord_all(marks, ino, btime);
+    return 0;
 }
 
 bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,

@@ -324,5 +324,39 @@ for n in range(12):
 EOT
 : >"$LOG"
 job_ok 60 5@n0,n1,n2 "$PYTHON" "$WORK/removed.py"
+# Many descriptions of a node: all that a rank, and its children, have of a file which it has made, when another node opens it.
+cat >"$WORK/many.py" <<'EOT'
+import os, time
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
+path = f"{SSD}/many"
+
+def sync(name):
+    open(f"{W}/flag.{name}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(2)):
+        time.sleep(0.001)
+
+if me == 0:
+    fds = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)] + [os.open(path, os.O_RDWR) for _ in range(40)]
+    sync("made")
+else:
+    sync("made")
+    fds = [os.open(path, os.O_RDWR)]
+sync("open")
+for i, fd in enumerate(fds):
+    os.pwrite(fd, b"%d" % me * 10, 10 * (2 * i + me))
+sync("written")
+if me == 1:
+    have = os.pread(fds[0], 1000, 0)
+    want = b"0" * 10 + b"1" * 10 + (b"0" * 10 + b"\0" * 10) * 40
+    assert have == want[:-10], have
+for fd in fds:
+    os.close(fd)
+sync("closed")
+with open(path, "rb") as f:
+    assert f.read() == (b"0" * 10 + b"1" * 10 + (b"0" * 10 + b"\0" * 10) * 40)[:-10]
+sync("end")
+EOT
+rm -f "$WORK"/flag.*
+job_ok 60 2@n0,n1 "$PYTHON" "$WORK/many.py"
 ! grep "error:" "$LOG" || fail "that is no mishap"
 say "seeds $begin to $((seed - 1)): each rank has read what all have written"

@@ -113,8 +113,12 @@ bool relay_redirect(struct member *member, uint32_t rank, uint64_t id,
         i = i / OWN_READERS - 1;
         msg.rank = tree->reader[i];
         if (!dht_node_is_live(member->dht, msg.rank) ||
-            unreachable_is_suspect(member, msg.rank))
+            unreachable_is_silent(member, msg.rank)) {
+            log_debug(
+                "rank %u is not to pass \"%s\" on to rank %u: it cannot be reached now",
+                msg.rank, entry->upath, rank);
             continue;
+        }
         if (member_send(member, rank, &msg) < 0)
             return false;
         log_debug("rank %u is to get \"%s\" from rank %u", rank, entry->upath, msg.rank);

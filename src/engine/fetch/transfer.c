@@ -163,8 +163,7 @@ static void rank_choose(struct transfer *t)
     t->rank = t->source = t->entry.owner;
     t->other = DYAD_RANK_NONE;
     if (!t->inlined && !member->hands_over && t->rank != member->self.rank &&
-        (!dht_node_is_live(member->dht, t->rank) ||
-         unreachable_is_suspect(member, t->rank)))
+        (!dht_node_is_live(member->dht, t->rank) || unreachable_is_silent(member, t->rank)))
         transfer_next(t);
 }
 

@@ -29,7 +29,7 @@ static bool can_be_asked(struct member *member, uint32_t rank, const uint8_t *st
     const struct net_peer *peer =
         rank == member->self.rank ? &member->self : net_worker_peer(member->worker, rank);
 
-    return !unreachable_is_suspect(member, rank) &&
+    return !unreachable_is_silent(member, rank) &&
            (!peer || net_peer_has_storage(peer, storage));
 }
 
@@ -352,7 +352,7 @@ static void relayed(struct transfer *t, const struct net_msg *msg)
 
     if (!t->rank_only && msg->rank != member->self.rank &&
         dht_node_is_live(member->dht, msg->rank) &&
-        !unreachable_is_suspect(member, msg->rank))
+        !unreachable_is_silent(member, msg->rank))
         source = msg->rank;
     else
         t->rank_only = true;

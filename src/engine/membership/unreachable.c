@@ -503,6 +503,12 @@ bool unreachable_is_suspect(const struct member *member, uint32_t rank)
     return of(member)->rank[rank].suspect != 0;
 }
 
+bool unreachable_is_silent(const struct member *member, uint32_t rank)
+{
+    return unreachable_is_suspect(member, rank) &&
+           net_worker_heard_at(member->worker, rank) < of(member)->rank[rank].suspect;
+}
+
 uint32_t unreachable_missing(const struct member *member, bool long_ago)
 {
     const struct unreachable *lost = of(member);

@@ -50,6 +50,8 @@ bool unreachable_may_return(const struct member *member, uint32_t rank);
  * has been asked already, or cannot be. */
 bool unreachable_prove(struct member *member, uint32_t rank);
 bool unreachable_is_suspect(const struct member *member, uint32_t rank);
+/* True if it has been asked so, and nothing has come from it since: not only no answer. */
+bool unreachable_is_silent(const struct member *member, uint32_t rank);
 /* kept: the only address of the rank is the one that the launcher's server here has kept.
  */
 void unreachable_kept(struct member *member, uint32_t rank, bool kept);

@@ -70,7 +70,7 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     const char *upath = written->upath;
     struct dyad_base version;
     struct stat st;
-    bool begun;
+    int all;
 
     if (!dmd->extents)
         return false;
@@ -78,23 +78,25 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
         info->state == STORE_MARK_OPENING || store_marks_undecided(dmd->marks, ino, btime);
     if (written->soon)
         return false;
-    /* Also while its last close is under way, which may publish an empty file (MPI-IO). */
-    /* Not what existed: that is fetched. */
+    /* Not what existed: that is fetched. Also while a last close is under way, of an empty file (MPI-IO). */
     if (store_marks_recorded(dmd->marks, 0, ino, btime))
         return !store_extents_version(dmd->extents, ino, btime, &version) || !version.size;
-    if (info->state != STORE_MARK_DIRTY ||
-        !store_marks_record_all(dmd->marks, ino, btime, false) ||
-        store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino || st.st_size > 0)
+    all = store_marks_record_all(dmd->marks, ino, btime,
+                                 written->is_own ? STORE_MARKS_MEET : STORE_MARKS_LOOK);
+    written->soon = all < 0;
+    if (all <= 0 || store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino ||
+        st.st_size > 0)
         return false;
-    written->soon = !written->is_own;
-    if (written->soon)
+    if ((written->soon = !written->is_own))
         return false;
     store_extents_add_reset(dmd->extents, ino, btime); /* the next ones are to be kept */
-    begun = store_marks_record_all(dmd->marks, ino, btime, true);
-    if (begun && store_dir_stat(dmd->dir, upath, &st) == 0 && st.st_size == 0)
+    all = store_marks_record_all(dmd->marks, ino, btime, STORE_MARKS_BEGIN);
+    if (all > 0 && store_dir_stat(dmd->dir, upath, &st) == 0 && st.st_size == 0)
         return true;
+    if (all > 0) /* what was written since the look is on no record */
+        store_marks_unrecord_all(dmd->marks, ino, btime);
     store_extents_add_unknown(dmd->extents, ino, btime, info->mark);
-    written->soon = !begun; /* it was opened once more in between */
+    written->soon = all < 0;
     return false;
 }
 

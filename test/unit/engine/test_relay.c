@@ -34,7 +34,7 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
     return !dead[rank];
 }
 
-bool unreachable_is_suspect(const struct member *m, uint32_t rank)
+bool unreachable_is_silent(const struct member *m, uint32_t rank)
 {
     (void)m;
     return suspect[rank];

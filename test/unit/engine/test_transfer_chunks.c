@@ -105,7 +105,7 @@ uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t
     return DYAD_RANK_NONE;
 }
 
-bool unreachable_is_suspect(const struct member *m, uint32_t rank)
+bool unreachable_is_silent(const struct member *m, uint32_t rank)
 {
     (void)m;
     return suspect[rank];

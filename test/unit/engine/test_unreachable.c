@@ -66,6 +66,19 @@ static void test_small_in_between(void **state)
     assert_int_equal(links_rank[1].downs, 2);
 }
 
+/* A rank that is asked whether it lives, as each is by one that has just joined, is no silent one when it has been heard of since. */
+static void test_heard_since(void **state)
+{
+    (void)state;
+    links_rank[1].heard = 0;
+    assert_false(unreachable_is_silent(links_member, 1));
+    assert_true(unreachable_prove(links_member, 1));
+    assert_true(unreachable_is_silent(links_member, 1));
+    links_rank[1].heard = UINT64_MAX; /* a request of its own */
+    assert_true(unreachable_is_suspect(links_member, 1));
+    assert_false(unreachable_is_silent(links_member, 1));
+}
+
 static void test_served_in_between(void **state)
 {
     (void)state;
@@ -84,6 +97,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_two_in_a_row, setup, teardown),
         cmocka_unit_test_setup_teardown(test_small_in_between, setup, teardown),
         cmocka_unit_test_setup_teardown(test_served_in_between, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heard_since, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

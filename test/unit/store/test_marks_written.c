@@ -498,18 +498,22 @@ static void test_record_later(void **state)
     first = mark_of_open;
     store_marks_record_later(marks, first);
     assert_false(store_marks_file(marks, first, &ino, &btime));
-    assert_true(store_marks_record_all(marks, ino, btime, false));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_MEET), 1);
     /* One that joins it here waits for the same, and has to be met first: a reset that came before it
      * does not take away what it has put on record. */
     assert_false(records("later", false, &more));
-    assert_false(store_marks_record_all(marks, ino, btime, true));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_BEGIN), -1);
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_LOOK),
+                     1); /* that is no meeting */
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_BEGIN), -1);
     assert_false(store_marks_recorded(marks, 0, ino, btime));
-    assert_true(store_marks_record_all(marks, ino, btime, false));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_MEET), 1);
     assert_false(store_marks_recorded(marks, first, 0, 0));
-    assert_true(store_marks_record_all(marks, ino, btime, true));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_BEGIN), 1);
     assert_true(store_marks_recorded(marks, first, 0, 0));
     assert_true(store_marks_recorded(marks, mark_of_open, 0, 0));
-    assert_false(store_marks_record_all(marks, ino, btime, false)); /* they do */
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_LOOK),
+                     0); /* they do */
     store_marks_base(marks, first, &base);
     assert_int_equal(base.kind, DYAD_BASE_FROM);
     assert_int_equal(base.size, 0);
@@ -523,15 +527,44 @@ static void test_record_later(void **state)
     first = mark_of_open;
     store_marks_record_later(marks, first);
     assert_false(store_marks_file(marks, first, &ino, &btime));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_MEET), 1);
     records("later", true, &third);
-    assert_false(store_marks_record_all(marks, ino, btime, true));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_BEGIN), 0);
     end("later", third);
-    assert_true(store_marks_record_all(marks, ino, btime, false));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_LOOK), 1);
     store_marks_unrecord(marks, first);
-    assert_false(store_marks_record_all(marks, ino, btime, true));
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_BEGIN), 0);
     assert_false(store_marks_recorded(marks, first, 0, 0));
     mark_of_open = first;
     end("later", fd);
+}
+
+/* As many processes of a node as there are may have the file open. */
+static void test_record_later_many(void **state)
+{
+    enum { N = 40 };
+    store_mark_t mark[N];
+    uint64_t ino, btime;
+    int fd[N];
+
+    (void)state;
+    unlink(scratch_path(scratch, "many"));
+    for (int i = 0; i < N; i++) {
+        records("many", i == 0, &fd[i]);
+        mark[i] = mark_of_open;
+        store_marks_record_later(marks, mark[i]);
+    }
+    store_marks_file(marks, mark[0], &ino, &btime);
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_MEET), 1);
+    assert_int_equal(store_marks_record_all(marks, ino, btime, STORE_MARKS_BEGIN), 1);
+    assert_true(store_marks_recorded(marks, 0, ino, btime));
+    store_marks_unrecord_all(marks, ino, btime);
+    assert_false(store_marks_recorded(marks, 0, ino, btime));
+    for (int i = 0; i < N; i++) {
+        assert_false(store_marks_file(marks, mark[i], &ino, &btime));
+        mark_of_open = mark[i];
+        end("many", fd[i]);
+    }
 }
 
 /* Two that open an empty file at once both record; of a whole file neither does. */
@@ -587,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_record_since),
         cmocka_unit_test(test_record_at_once),
         cmocka_unit_test(test_record_later),
+        cmocka_unit_test(test_record_later_many),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
