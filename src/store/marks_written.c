@@ -483,7 +483,8 @@ static int look_at_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
 
         if (!mark)
             continue;
-        if (state == STORE_MARK_DIRTY && (flags & needs) == needs)
+        if ((state == STORE_MARK_DIRTY || state == STORE_MARK_ABANDONED) &&
+            (flags & needs) == needs)
             all = all ? all : 1;
         else if (state == STORE_MARK_OPENING || state == STORE_MARK_CLOSING ||
                  (flags & (MARKS_BASE_OPENS | MARKS_BASE_LATER)))

@@ -289,6 +289,10 @@ static bool suspect(struct member *member, uint32_t rank, uint64_t patience)
     struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
     uint64_t now = util_clock_now();
 
+    if (l->suspect && !unreachable_is_silent(member, rank)) { /* asked anew */
+        l->suspect = 0;
+        lost->nsuspect--;
+    }
     if (l->since || l->suspect || !net_worker_peer(member->worker, rank)) {
         /* Asked with more patience than there is now. */
         if (l->suspect && l->suspect + l->patience > now + patience) {

@@ -72,22 +72,22 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     struct stat st;
     int all;
 
-    if (!dmd->extents)
-        return false;
-    written->soon =
-        info->state == STORE_MARK_OPENING || store_marks_undecided(dmd->marks, ino, btime);
-    if (written->soon)
+    if ((written->soon = info->state == STORE_MARK_OPENING ||
+                         store_marks_undecided(dmd->marks, ino, btime)))
         return false;
     /* Not what existed: that is fetched. Also while a last close is under way, of an empty file (MPI-IO). */
     if (store_marks_recorded(dmd->marks, 0, ino, btime))
         return !store_extents_version(dmd->extents, ino, btime, &version) || !version.size;
-    all = store_marks_record_all(dmd->marks, ino, btime,
-                                 written->is_own ? STORE_MARKS_MEET : STORE_MARKS_LOOK);
-    written->soon = all < 0;
-    if (all <= 0 || store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino ||
-        st.st_size > 0)
+    if (store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino || st.st_size > 0)
         return false;
-    if ((written->soon = !written->is_own))
+    if (!(all = store_marks_record_all(
+              dmd->marks, ino, btime,
+              written->is_own ? STORE_MARKS_MEET : STORE_MARKS_LOOK)))
+        return false;
+    /* Who is opening it has not said yet of which file. */
+    written->soon =
+        all < 0 || !written->is_own || store_marks_dirty(dmd->marks, upath, 0, 0, NULL);
+    if (written->soon)
         return false;
     store_extents_add_reset(dmd->extents, ino, btime); /* the next ones are to be kept */
     all = store_marks_record_all(dmd->marks, ino, btime, STORE_MARKS_BEGIN);
@@ -119,7 +119,7 @@ static bool is_written_here(struct member *member, const char *dir, const char *
             continue;
         written->is_own = boot_procs_same_rank(info->pid, member->identity);
         written->joins =
-            program &&
+            program && dmd->extents &&
             (program == LIST_ANY_PROGRAM || program == util_proc_program(info->pid)) &&
             may_be_joined(dmd, written);
         return true;

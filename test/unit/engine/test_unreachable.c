@@ -77,6 +77,10 @@ static void test_heard_since(void **state)
     links_rank[1].heard = UINT64_MAX; /* a request of its own */
     assert_true(unreachable_is_suspect(links_member, 1));
     assert_false(unreachable_is_silent(links_member, 1));
+    assert_true(
+        unreachable_prove(links_member, 1)); /* and does not count when it is asked again */
+    links_rank[1].heard = 0;
+    assert_false(unreachable_prove(links_member, 1));
 }
 
 static void test_served_in_between(void **state)
