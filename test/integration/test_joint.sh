@@ -23,31 +23,28 @@ done
 
 # A process that is killed: what it had written when it was is read, as on one node.
 cat >"$WORK/killed.py" <<'EOT'
-import os, signal, time
-W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
+import os, signal
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
 path = f"{SSD}/killed"
 
-def sync(name):
-    open(f"{W}/flag.{name}.{me}", "x").close()
-    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(2)):
-        time.sleep(0.001)
-
+sync = barrier("killed", 2)
 if me == 0:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     os.pwrite(fd, b"a" * 100, 0)
-sync("open")
+sync()
 if me == 1:
     pid = os.fork()
     if pid == 0:
         os.pwrite(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), b"b" * 100, 100)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
-sync("killed")
+sync()
 if me == 0:
     have = os.pread(fd, 300, 0)
     assert have == b"a" * 100 + b"b" * 100, have
     os.close(fd)
-sync("end")
+sync()
 EOT
 : >"$LOG"
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/killed.py"
@@ -324,39 +321,37 @@ for n in range(12):
 EOT
 : >"$LOG"
 job_ok 60 5@n0,n1,n2 "$PYTHON" "$WORK/removed.py"
+
 # Many descriptions of a node: all that a rank, and its children, have of a file which it has made, when another node opens it.
 cat >"$WORK/many.py" <<'EOT'
-import os, time
-W, SSD, me = os.environ["W"], os.environ["SSD"], int(os.environ["PMIX_RANK"])
+import os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
 path = f"{SSD}/many"
 
-def sync(name):
-    open(f"{W}/flag.{name}.{me}", "x").close()
-    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(2)):
-        time.sleep(0.001)
-
+sync = barrier("many", 2)
 if me == 0:
     fds = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)] + [os.open(path, os.O_RDWR) for _ in range(40)]
-    sync("made")
+    sync()
 else:
-    sync("made")
+    sync()
     fds = [os.open(path, os.O_RDWR)]
-sync("open")
+sync()
 for i, fd in enumerate(fds):
     os.pwrite(fd, b"%d" % me * 10, 10 * (2 * i + me))
-sync("written")
+sync()
 if me == 1:
     have = os.pread(fds[0], 1000, 0)
     want = b"0" * 10 + b"1" * 10 + (b"0" * 10 + b"\0" * 10) * 40
     assert have == want[:-10], have
 for fd in fds:
     os.close(fd)
-sync("closed")
+sync()
 with open(path, "rb") as f:
     assert f.read() == (b"0" * 10 + b"1" * 10 + (b"0" * 10 + b"\0" * 10) * 40)[:-10]
-sync("end")
+sync()
 EOT
-rm -f "$WORK"/flag.*
 job_ok 60 2@n0,n1 "$PYTHON" "$WORK/many.py"
+
 ! grep "error:" "$LOG" || fail "that is no mishap"
 say "seeds $begin to $((seed - 1)): each rank has read what all have written"
