@@ -117,9 +117,19 @@ static int superseded(struct client *client, enum engine_role role, const char *
     return probes_declared(&client->config, upath) ? 2 : 1;
 }
 
+/* True if the publish of this file, which a process of ours has closed, goes on by itself, and nobody of ours has it
+ * open: then it is waited for as for any other. */
+static bool is_publishing(const struct client *client, struct store_marks *marks,
+                          const struct store_mark_info *info)
+{
+    return client->config.async_publish && info->state == STORE_MARK_CLOSING &&
+           !store_marks_any_open(marks, info->ino, info->btime);
+}
+
 static int op_read_check(enum engine_role role, const char *upath, int fd)
 {
     struct client *client = client_get();
+    struct store_marks *marks = client->dmd[role].marks;
     struct store_mark_info info;
     struct statx stx;
     int saved = errno;
@@ -132,15 +142,17 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
             stx.stx_mask & STATX_BTIME
                 ? (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec
                 : 0;
-        if (store_marks_dirty(client->dmd[role].marks, upath, stx.stx_ino, btime, &info))
+        bool marked = store_marks_dirty(marks, upath, stx.stx_ino, btime, &info);
+        if (marked)
             /* A program that does not wait for this name shares the node's files as
              * without the library: sqlite reads a database that another process holds
              * locked. */
             dirty = client_waits_for(client, upath) &&
                     (info.state == STORE_MARK_ABANDONED ||
                      !util_proc_is_self_or_ancestor(info.pid));
-        else if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
-                 store_superseded_may(S_IFREG, stx.stx_nlink))
+        if (!dirty && (!marked || is_publishing(client, marks, &info)) &&
+            statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
+            store_superseded_may(S_IFREG, stx.stx_nlink))
             dirty = superseded(client, role, upath, stx.stx_ino);
     }
     errno = saved;

@@ -567,14 +567,11 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
                       failed == EIO ? "" : "complete on this node but ", strerror(failed));
         if (failed)
             tell_end(token, closing->noted, closing->upath, NET_WRITING_END);
+        /* 0: the member has cleared the mark, or will (DYAD_ASYNC_PUBLISH). */
+        if (failed)
+            store_marks_settle(marks, mark, failed);
         if (failed == ENOENT)
             failed = 0;
-        /* The member has cleared it; if it could not, the file is complete all the same.
-         * EIO: it cannot be read, or another node has written it, too. */
-        if (failed == EIO)
-            store_marks_abandon(marks, mark);
-        else
-            store_marks_clear(marks, mark);
     } else if (last) {
         /* Of one that another program has opened it is not known whether the homes were told. */
         noted = closing->noted || store_marks_file(marks, mark, &ino, &btime);

@@ -416,6 +416,16 @@ bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
     return won;
 }
 
+void store_marks_take(struct store_marks *marks, store_mark_t mark)
+{
+    struct marks_slot *slot;
+    uint64_t word;
+
+    while ((slot = marks_find(marks, mark, &word)) &&
+           WORD_STATE(word) == STORE_MARK_CLOSING && !begin_closing(marks, slot, word))
+        ;
+}
+
 void store_marks_clear(struct store_marks *marks, store_mark_t mark)
 {
     struct marks_slot *slot;
@@ -448,4 +458,12 @@ void store_marks_abandon(struct store_marks *marks, store_mark_t mark)
                        marks_with_state(word, WORD_PID(word), STORE_MARK_ABANDONED)))
             return;
     }
+}
+
+void store_marks_settle(struct store_marks *marks, store_mark_t mark, int error)
+{
+    if (error == EIO)
+        store_marks_abandon(marks, mark);
+    else
+        store_marks_clear(marks, mark);
 }

@@ -224,6 +224,8 @@ store_mark_t store_marks_of_fd(struct store_marks *marks, int fd);
  * mapping of its own. */
 bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
                         bool last_anyway);
+/* The closer, another process, waits for the publish no more: this one sees to the mark, which ends with it. */
+void store_marks_take(struct store_marks *marks, store_mark_t mark);
 /* After a false: true if the process that holds the description may never report its
  * close, because this process opened it, or its opener is dead. False also if it cannot
  * be watched (no OFD locks). */
@@ -240,6 +242,9 @@ bool store_marks_stays_dirty(struct store_marks *marks, store_mark_t mark, long 
 void store_marks_clear(struct store_marks *marks, store_mark_t mark);
 /* The close failed and the file must not count as complete: -> ABANDONED. */
 void store_marks_abandon(struct store_marks *marks, store_mark_t mark);
+/* The publish has failed: the file is complete here all the same; but EIO: it cannot be read, or another node has
+ * written it, too. */
+void store_marks_settle(struct store_marks *marks, store_mark_t mark, int error);
 /* The file of this inode was removed or replaced (its last name): frees its ABANDONED
  * marks. Without it they only cost their slots, except where the file system has no birth
  * times and uses an inode number again. */

@@ -216,7 +216,8 @@ static void taken_published(void *arg, int status)
     if (status && status != ENOENT) /* it was removed */
         log_error("\"%s\" is complete on this node but not published: %s", io->upath,
                   strerror(status));
-    store_marks_clear(io->marks, io->mark);
+    if (status)
+        store_marks_settle(io->marks, io->mark, status);
     if (io->held) {
         shared_end(io->held->member, io->held->role, NULL, io->mark, false, NULL, NULL);
         held_open_free(io->held);
@@ -240,7 +241,7 @@ static void take_over(struct held_io *io)
     }
     upath = present_upath(io, path, sizeof(path));
     if (!upath)
-        taken_published(io, 0);
+        taken_published(io, ENOENT);
     else if (produce_closed(o->member, o->role, upath, io->mark, taken_published, io) < 0)
         taken_published(io, errno);
 }

@@ -451,6 +451,16 @@ static void give_up_joined(struct produce *p)
     produce_end_later(p, 0);
 }
 
+/* Who closes it waits no more; who reads it here does, also in that process, if other nodes write it, too. */
+static void leaves_mark(const struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    store_marks_take(dmd->marks, p->mark);
+    if (store_marks_shared_file(dmd->marks, p->mark))
+        local_file_set_pending(dmd, p->upath, &p->record.identity);
+}
+
 static void answer_early(void *arg)
 {
     struct produce *p = arg;
@@ -459,6 +469,7 @@ static void answer_early(void *arg)
 
     p->early = false;
     p->fn = NULL;
+    p->answered = true;
     if (p->ended)
         produce_end(p, p->status);
     fn(fn_arg, 0);
@@ -522,6 +533,8 @@ static int start(struct member *member, enum engine_role role, const char *upath
         goto error;
     if (member->config->async_publish && fn && !yielded) {
         p->early = true;
+        if (mark)
+            leaves_mark(p);
         net_loop_post(member->loop, &p->post, answer_early, p);
     }
     return 0;

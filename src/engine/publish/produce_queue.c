@@ -163,6 +163,8 @@ void produce_end(struct produce *p, int status)
     }
     /* Removed, or a link: nobody tells us of what we do ourselves. */
     bool changes_path = !p->record.entry.mode || S_ISLNK(p->record.entry.mode);
+    if (p->answered && status && p->mark)
+        store_marks_settle(member->dmd[p->role].marks, p->mark, status);
     produce_unlink(p);
     p->upath = NULL;
     produce_release(p);

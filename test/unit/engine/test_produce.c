@@ -350,6 +350,8 @@ static void ends(struct publish *p, int status)
     assert_int_equal(status_done, 0);
 }
 
+static bool joint; /* closes(): another node writes it, too */
+
 /* The file is written and closed. */
 static struct publish *closes(const char *text)
 {
@@ -358,6 +360,8 @@ static struct publish *closes(const char *text)
     int fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT, 0644);
 
     assert_true(fd >= 0);
+    if (joint)
+        store_marks_set_joint(marks, "f", 0, 0);
     assert_int_equal(store_marks_opened(marks, mark, fd, false), 0);
     close(fd);
     scratch_write(scratch, "f", text);
@@ -402,6 +406,40 @@ static void test_written_in_place(void **state)
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     scratch_write(scratch, "f", "another's");
     of_another(p);
+}
+
+/* DYAD_ASYNC_PUBLISH: the close returns before the homes have acknowledged. The mark stays until then, for who reads the
+ * file; and where other nodes write it, too, so does the process that has closed it, by a link. */
+static void test_answered_early(void **state)
+{
+    static const char *const texts[] = {"ours", "once more", "with others"};
+    const struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+    struct store_mark_info info;
+    struct stat st;
+
+    (void)state;
+    config.async_publish = true;
+    for (uint64_t i = 0; i < 3; i++) {
+        npublishes = 0;
+        done = 0;
+        joint = i == 2;
+        struct publish *p = closes(texts[i]);
+        assert_int_equal(tries(p, 5 + i), DHT_AHEAD_GO);
+        posted(posted_arg);
+        posted = NULL;
+        assert_int_equal(done, 1);
+        assert_int_equal(status_done, 0);
+        assert_int_equal(store_dir_stat(dmd->dir, "f", &st), 0);
+        assert_true(store_marks_dirty(dmd->marks, NULL, st.st_ino, 0, &info));
+        assert_int_equal(info.state, STORE_MARK_CLOSING);
+        assert_int_equal(store_superseded(store_dir_real_path(dmd->dir), dmd->session, "f",
+                                          STORE_PENDING, st.st_ino),
+                         joint);
+        p->fn(p->arg, i == 1 ? ENOMEM : 0, &p->version);
+        assert_int_equal(done, 1);
+        assert_false(store_marks_dirty(dmd->marks, NULL, st.st_ino, 0, NULL));
+    }
+    joint = config.async_publish = false;
 }
 
 /* A close completes it, does not, or is the last word of this rank only. */
@@ -1396,6 +1434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_written_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_answered_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_declared, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed_meanwhile, setup, teardown),

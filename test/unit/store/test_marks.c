@@ -680,6 +680,41 @@ static void killed_in_its_close(void **state)
     }
 }
 
+/* Who has closed it waits for nothing any more, and its member does: so the member's end counts. */
+static void taken_from_its_closer(void **state)
+{
+    struct store_mark_info info;
+    store_mark_t mark;
+    int pipes[2], ask;
+    pid_t closer;
+
+    (void)state;
+    close(open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT, 0644));
+    ask = open_to_ask("f");
+    for (int taken = 0; taken < 2; taken++) {
+        assert_int_equal(pipe(pipes), 0);
+        if ((closer = fork()) == 0) {
+            mark = closed_and_killed();
+            CHILD_CHECK(write(pipes[1], &mark, sizeof(mark)) == sizeof(mark));
+            pause();
+        }
+        assert_int_equal(read(pipes[0], &mark, sizeof(mark)), sizeof(mark));
+        if (taken)
+            store_marks_take(marks, mark);
+        kill(closer, SIGKILL);
+        assert_int_equal(waitpid(closer, NULL, 0), closer);
+        assert_int_equal(store_marks_rule(marks, mark, ask), !taken);
+        assert_true(store_marks_dirty(marks, NULL, identify("f").ino, 0, &info));
+        assert_int_equal(info.state, taken ? STORE_MARK_CLOSING : STORE_MARK_ABANDONED);
+        store_marks_take(marks, mark); /* of one that is over */
+        store_marks_settle(marks, mark, ENOENT);
+        assert_int_equal(count_marks(), 0);
+        close(pipes[0]);
+        close(pipes[1]);
+    }
+    close(ask);
+}
+
 /* Nobody has looked at the file between its writer's death and the next writer, whose
  * publish must not be held back by the dead one's mark. */
 static void killed_writer_then_another(void **state)
@@ -1286,6 +1321,7 @@ int main(void)
         TEST(file_without_its_name),
         TEST(spawned_in_the_midst_of_an_open),
         TEST(opens_that_make_and_that_join),
+        TEST(taken_from_its_closer),
         TEST(killed_in_its_close),
         TEST(killed_writer_then_another),
         TEST(abandoned_and_what_ends_it),

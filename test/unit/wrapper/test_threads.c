@@ -23,6 +23,7 @@
 
 #include "boot/member_claim.h"
 #include "net/msg.h"
+#include "store/marks.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/member_thread.h"
@@ -35,6 +36,7 @@
 extern char **environ;
 
 static char dmd[256];
+static struct store_marks *marks;
 static const char *const kinds[] = {"plain", "dup", "over", "stream", "forked"};
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 static _Atomic unsigned published[NKINDS], consumed, renamed;
@@ -72,6 +74,7 @@ static void answer(const struct net_msg *ask, struct net_msg *done)
 {
     switch ((int)ask->type) {
     case NET_MSG_GUEST_PRODUCE:
+        store_marks_clear(marks, ask->mark);
         for (size_t i = 0; i < NKINDS; i++)
             if (strncmp(ask->entry.upath, kinds[i], strlen(kinds[i])) == 0)
                 atomic_fetch_add(&published[i], 1);
@@ -304,6 +307,8 @@ int main(int argc, char **argv)
     if (!getenv("DYAD_GUEST_OF") || strncmp(getenv("DYAD_GUEST_OF"), "0@threads.", 10) != 0)
         again(argv);
     snprintf(dmd, sizeof(dmd), "%s", getenv("DYAD_PATH"));
+    struct store_dir *dir = store_dir_create(dmd);
+    CHECK(dir && (marks = store_marks_create(dir)));
     CHECK(boot_identity_read(&identity, environ, &bad) == 0);
     socklen_t len = boot_member_claim_address(&identity, NULL, &address);
     start_as_guest(&address, len);
@@ -334,6 +339,8 @@ int main(int argc, char **argv)
     shutdown(listener, SHUT_RDWR);
     pthread_join(member, NULL);
     close(listener);
+    store_marks_destroy(marks);
+    store_dir_destroy(dir);
     clean();
     return 0;
 }
