@@ -98,6 +98,7 @@ static bool op_read_is_plain(enum engine_role role, const char *upath,
     const struct client *client = client_get();
 
     return !store_superseded_may(st->st_mode, st->st_nlink) &&
+           !probes_glob(client->config.turns, upath) &&
            !store_marks_dirty(client->dmd[role].marks, upath, st->st_ino, 0, NULL);
 }
 
@@ -154,6 +155,9 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
             statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
             store_superseded_may(S_IFREG, stx.stx_nlink))
             dirty = superseded(client, role, upath, stx.stx_ino);
+        if (!dirty && !marked && client_waits_for(client, upath) &&
+            probes_glob(client->config.turns, upath))
+            dirty = 2;
     }
     errno = saved;
     return dirty;

@@ -76,6 +76,12 @@ static const struct config_word log_words[] = {
     X("DYAD_COMPLETE_AT_CHMOD", GLOBS, complete_at_chmod, NULL, 0, 0, NULL,               \
       "The same, until somebody takes away all permissions to write the file (chmod "     \
       "a-w), or every rank that has written it is at its exit.")                          \
+    X("DYAD_TURNS", GLOBS, turns, NULL, 0, 0, NULL,                                       \
+      "Files that two coupled components change in turns, as patterns like those of "     \
+      "DYAD_WAIT: an open for reading waits until another component has published the "   \
+      "newest version. Must be the same in the whole session.")                           \
+    X("DYAD_COMPONENT", STRING, component, NULL, 1, 128, NULL,                            \
+      "Name of this component, for DYAD_TURNS. Default: each launch is one.")             \
     X("DYAD_LINGER", SECONDS, linger, "job", 0, FOREVER, linger_words,                    \
       "How long a process at its exit goes on to serve its files. job: until the "        \
       "other processes of the job are at their exit too; with DYAD_SESSION_DIR, until "   \

@@ -30,6 +30,8 @@ struct engine_config {
     const char *prefetch; /* "off", "auto" or globs */
     int64_t prefetch_bytes;
     const char *complete_at_exit, *complete_at_chmod; /* globs, or NULL */
+    const char *turns;                                /* globs, or NULL */
+    const char *component;                            /* NULL: the launch */
     const char *session_dir;
     int64_t session_ranks;
     int log_level; /* enum util_log_level */

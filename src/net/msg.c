@@ -231,6 +231,7 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
         (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0) |
                   (entry->recorded ? RECORDED : 0) | (entry->written ? WRITTEN : 0) |
                   (entry->emptied ? EMPTIED : 0) | (entry->change ? CHANGE : 0));
+    uint32_t component = entry->component;
 
     codec_u32(c, &entry->owner);
     codec_u8(c, &state);
@@ -249,6 +250,9 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     codec_u32(c, &entry->mode);
     codec_check(c, entry->mode <= MODE_MAX);
     codec_i64(c, &entry->mtime_sec);
+    codec_u32(c, &component);
+    codec_check(c, component < 1u << DYAD_COMPONENT_BITS);
+    entry->component = component & ((1u << DYAD_COMPONENT_BITS) - 1);
     codec_u32(c, &entry->mtime_nsec);
     codec_check(c, entry->mtime_nsec <= NSEC_MAX);
 }

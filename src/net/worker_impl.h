@@ -22,7 +22,7 @@
 /* A frame: prefix, encoded message, tag. The tag covers prefix and message. DATA payload
  * follows as the active message's data, not covered by the tag. The flags say whose key
  * it is. */
-#define FRAME_VERSION 1
+#define FRAME_VERSION 2
 #define FRAME_PREFIX_LEN \
     12 /* version u8, flags u8, zero u16, message length u32, destination rank u32 */
 #define FRAME_OVERHEAD      (FRAME_PREFIX_LEN + NET_AUTH_TAG_LEN)

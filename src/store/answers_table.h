@@ -13,7 +13,7 @@
 #include "store/cache_table.h"
 #include "store/control.h"
 
-#define ANSWERS_MAGIC   0x3253574e41594144ull /* "DAYANSW2" */
+#define ANSWERS_MAGIC   0x3353574e41594144ull /* "DAYANSW3" */
 #define ANSWERS_SLOTS   4096u
 #define ANSWERS_WAYS    4u   /* slots that a name can be in */
 #define ANSWERS_KEEPERS 512u /* members of this node at once, of all sessions */
@@ -41,7 +41,7 @@ struct answer_data {
     uint32_t homes[DYAD_ANSWER_HOMES];
     uint32_t nhomes, mtime_nsec, owner, mode, state, keeper, rank;
     int32_t status;
-    uint32_t len, unused;
+    uint32_t len, component;
     char upath[STORE_ANSWERS_UPATH_MAX];
 };
 

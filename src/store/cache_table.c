@@ -205,6 +205,7 @@ bool store_answers_get(struct store_answers *answers, const char *upath, uint64_
                       .state = (enum dyad_entry_state)data.state,
                       .size = data.size,
                       .mode = data.mode,
+                      .component = data.component % (1u << DYAD_COMPONENT_BITS),
                       .mtime_sec = data.mtime_sec,
                       .mtime_nsec = data.mtime_nsec},
             .keeper = data.rank,
@@ -283,6 +284,7 @@ uint64_t store_answers_put(struct store_answers *answers, const char *upath,
     data.mtime_nsec = answer->entry.mtime_nsec;
     data.owner = answer->entry.owner;
     data.mode = answer->entry.mode;
+    data.component = answer->entry.component;
     data.state = answer->entry.state;
     data.keeper = answers->keeper;
     data.rank = answer->keeper;

@@ -11,7 +11,7 @@
 
 #include "store/journal.h"
 
-#define MAGIC     "DYADJRN2"
+#define MAGIC     "DYADJRN3"
 #define MAGIC_LEN 8
 #define COUNT_KIND \
     100 /* a count of openings, in place of the fixed part's version.counter */
@@ -33,7 +33,7 @@ struct disk_record {
     uint8_t storage[DYAD_STORAGE_ID_LEN];
     uint64_t size;
     int64_t mtime_sec;
-    uint32_t mtime_nsec, mode;
+    uint32_t mtime_nsec, mode, component, unused;
     uint64_t dev, ino, btime, ctime, file_size;
     uint64_t base_size, base_time;
 };

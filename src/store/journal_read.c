@@ -47,6 +47,7 @@ void journal_decode(const struct disk_record *disk, struct store_record *record)
                   .emptied = disk->state & DISK_EMPTIED,
                   .size = disk->size,
                   .mode = disk->mode,
+                  .component = disk->component % (1u << DYAD_COMPONENT_BITS),
                   .mtime_sec = disk->mtime_sec,
                   .mtime_nsec = disk->mtime_nsec},
         .identity = {disk->dev, disk->ino, disk->btime, disk->ctime, disk->file_size},

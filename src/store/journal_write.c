@@ -52,6 +52,7 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
         disk->mtime_sec = entry->mtime_sec;
         disk->mtime_nsec = entry->mtime_nsec;
         disk->mode = entry->mode;
+        disk->component = entry->component;
         disk->dev = record->identity.dev;
         disk->ino = record->identity.ino;
         disk->btime = record->identity.btime;

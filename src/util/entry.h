@@ -20,6 +20,9 @@
 /* No rank: an owner that is not known. */
 #define DYAD_RANK_NONE UINT32_MAX
 
+/* Of the number of a component: what an entry has room for beside its flags. */
+#define DYAD_COMPONENT_BITS 19
+
 /* A version of a file.  Ordered by counter, then rank, then incarnation, so two writers
  * that chose the same counter are ordered alike at every home.  All zero: no version. */
 struct dyad_version {
@@ -51,6 +54,8 @@ struct dyad_entry {
         change : 1; /* homes refuse it that know of another version than its writer began from, so none
                          gets it but from its publisher, who lives (dht/node_publish_await.h) */
     bool written : 1; /* as a home answers: ranks have it open to write it with others */
+    unsigned component
+        : DYAD_COMPONENT_BITS; /* whose ranks published it (engine/core/turns.h) */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
     uint64_t size;                        /* bytes */
     uint32_t mode;                        /* st_mode: type and permission bits */

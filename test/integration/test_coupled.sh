@@ -33,6 +33,20 @@ for io in romio321 ompio; do
         job_ok 120 4@n0,n1 "$C" write "$SSD" $turns turns -- 3@n0,n1,n2 "$C" read "$SSD" $turns turns
         is_well
     fi
+    # Without that barrier, in one launch and in two: an open for reading is for the other one's version.
+    if [ $io = romio321 ] || [ "$LEVEL" != short ]; then
+        clean_ssd
+        JOB_ENV+=("DYAD_TURNS=out.*.nc")
+        job_ok 120 4@n0,n1 env DYAD_COMPONENT=model "$C" write "$SSD" $turns alone -- \
+            3@n0,n1,n2 env DYAD_COMPONENT=filter "$C" read "$SSD" $turns alone
+        is_well
+        clean_ssd
+        JOB_ENV+=("DYAD_SESSION_DIR=$WORK/session.turns.$io")
+        launch 120 3@n0,n2 "$C" read "$SSD" $turns alone
+        launch 120 4@n0,n1 "$C" write "$SSD" $turns alone
+        launches_ok
+        JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io")
+    fi
     if [ $io = ompio ] || [ "$LEVEL" != short ]; then
         clean_ssd
         JOB_ENV+=("DYAD_SESSION_DIR=$WORK/session.$io")

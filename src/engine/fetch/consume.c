@@ -146,18 +146,6 @@ static void parents_brought(void *arg, int status)
         consume_end(c, status);
 }
 
-void consume_invalidate(struct member *member, const struct dyad_entry *newer)
-{
-    struct consume *c;
-
-    DL_FOREACH(member->consumes, c)
-    {
-        if (c->bring && strcmp(c->upath, newer->upath) == 0 &&
-            dyad_version_cmp(&c->entry.version, &newer->version) < 0)
-            c->stale = true;
-    }
-}
-
 /* --- ABOVE and LINK --- */
 
 static void link_brought(void *arg, int status)
@@ -201,6 +189,7 @@ static int look_above(struct consume *c)
 /* --- LOOK_UP --- */
 
 static void ask_writers(struct consume *c, bool published);
+static bool look_up(struct consume *c);
 
 void consume_found(struct consume *c, const struct dyad_entry *entry, void *bytes)
 {
@@ -217,6 +206,10 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
     /* The wait is over, though the program sleeps on: also where it is published in our
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
+    if (consume_is_own_turn(c, entry)) {
+        look_up(c);
+        return;
+    }
     if (entry->written && consume_waits_for_others(c)) {
         c->seen = c->lost.before; /* once more, for the version that has all of it */
         ask_writers(c, true);
@@ -325,7 +318,8 @@ static void writers_answered(void *arg, int status, uint32_t by,
         look_up(c);
         return;
     }
-    if (status == 0 && c->here.pending && consume_look_for_newer(c))
+    if (status == 0 && (c->here.pending || consume_may_be_newer(c)) &&
+        consume_look_for_newer(c))
         return;
     if (status != EOWNERDEAD) {
         consume_end(c, status);
@@ -425,12 +419,12 @@ static void step_on(struct consume *c, int here)
 
     if (here != ENOENT)
         c->unseen_since = 0;
-    if (here == 0 && c->here.unsettled && consume_look_for_newer(c))
-        return;
-    if (here == 0 && consume_must_ask_writers(c)) {
+    if (here == 0 && !c->here.unsettled && consume_must_ask_writers(c)) {
         ask_writers(c, false);
         return;
     }
+    if (here == 0 && consume_may_be_newer(c) && consume_look_for_newer(c))
+        return;
     if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER)) ||
         (c->flags & NET_CONSUME_UNWRITTEN)) { /* what is not here: its open will say */
         consume_end(c, 0);

@@ -40,9 +40,12 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
     if (fd < 0) /* ELOOP: a directory above is a symbolic link */
         return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
-        rc = errno;
-    } else if ((c->here.regular = S_ISREG(st.st_mode)) &&
-               (c->flags & NET_CONSUME_UNWRITTEN)) {
+        close(fd);
+        return errno;
+    }
+    c->here.size = st.st_size;
+    c->here.mtime = st.st_mtim;
+    if ((c->here.regular = S_ISREG(st.st_mode)) && (c->flags & NET_CONSUME_UNWRITTEN)) {
         rc = 0; /* the marks of this node are the asker's affair */
     } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
         rc = EAGAIN;
@@ -59,8 +62,6 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
                local_file_is_unsettled(dmd, c->upath, &st)) {
         c->here.unsettled =
             !c->here.pending && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE));
-        c->here.size = st.st_size;
-        c->here.mtime = st.st_mtim;
     }
     close(fd);
     if (rc == EAGAIN && !c->here.abandoned && !(c->flags & NET_CONSUME_WRITER) &&

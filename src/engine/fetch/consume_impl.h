@@ -86,13 +86,14 @@ struct consume {
         bool abandoned;         /* its writer here died before the close */
         bool regular;           /* it is a regular file */
         bool unsettled;         /* that it is the newest only the homes can say; ... */
-        bool pending;           /* other nodes may still write it; ... */
-        off_t size;
-        struct timespec mtime; /* ... then these are set */
+        bool pending;           /* other nodes may still write it */
+        off_t size;             /* if a file is here */
+        struct timespec mtime;
     } here;
     bool taken;         /* it was fetched, but a writer here had its name: step_on() */
     bool gave_way;      /* ... and then no file was here */
     bool for_writer;    /* the caller did not ask to wait: it waits for such a writer */
+    bool own_turn;      /* consume_is_own_turn() */
     bool left_by_other; /* its writer on another node is gone: this was logged */
     bool asks_again;    /* LOOK_UP: its writers are to be asked again, at `again` */
     bool left_closed; /* published in this storage, but abandoned: a close was cut short */
@@ -222,6 +223,10 @@ bool consume_await_sight(struct consume *c);
 /* No other node writes the pending file that is here any more: is it the newest? True: that is looked up, and
  * the consume goes on; false: no memory. */
 bool consume_look_for_newer(struct consume *c);
+/* True if that is to be looked up though no other node writes the file: it is unsettled, or one of DYAD_TURNS. */
+bool consume_may_be_newer(const struct consume *c);
+/* True if this version is of DYAD_TURNS and of our own component: the open waits for another one's. */
+bool consume_is_own_turn(struct consume *c, const struct dyad_entry *entry);
 
 /* --- consume_say.c --- */
 

@@ -1,5 +1,6 @@
 /*
- * consume_pending.c - a consume of a pending file, which no other node writes any more, or of one that is unsettled
+ * consume_pending.c - a consume of a pending file, which no other node writes any more, or of one that is unsettled, or
+ * changed in turns (DYAD_TURNS)
  *
  * Such a file is the newest version, as a rule. If it is not, nothing else may say so
  * (publish/pieces_take.c): so that is looked up before it is pending no more.
@@ -10,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/probes.h"
 #include "engine/core/completion.h"
 #include "engine/core/local_file.h"
+#include "engine/core/turns.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
 #include "store/superseded.h"
@@ -64,16 +67,36 @@ static void newest_looked_up(void *arg, int status, const struct dyad_entry *ent
     void *bytes = status == 0 ? dht_lookup_take_bytes(c->lookup) : NULL;
 
     c->lookup = NULL;
-    if (status == 0 && (!is_here(c, entry) || entry->conflict)) {
+    if (status == 0 &&
+        (!is_here(c, entry) || entry->conflict || consume_is_own_turn(c, entry))) {
         consume_found(c, entry, bytes);
         return;
     }
     free(bytes);
-    if (status == 0 || status == ENOENT)
+    if ((status == 0 || status == ENOENT) && (c->here.pending || c->here.unsettled))
         not_pending(c);
     if (status == 0)
         is_settled(c, entry);
     consume_end(c, status == ENOENT ? 0 : status);
+}
+
+static bool takes_turns(const struct consume *c)
+{
+    return (c->flags & NET_LOOKUP_WAIT) && !c->for_writer &&
+           !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
+           probes_glob(c->member->config->turns, c->upath);
+}
+
+bool consume_may_be_newer(const struct consume *c)
+{
+    return c->here.unsettled || (c->here.regular && takes_turns(c));
+}
+
+bool consume_is_own_turn(struct consume *c, const struct dyad_entry *entry)
+{
+    c->own_turn = takes_turns(c) && S_ISREG(entry->mode) && !entry->conflict &&
+                  entry->component == turns_component(c->member);
+    return c->own_turn;
 }
 
 /* Its publish may have been refused for a newer one, or be about to, with other nodes' pieces in it

@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "engine/core/turns.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/unreachable.h"
 #include "util/clock.h"
@@ -87,7 +88,7 @@ static bool is_unpublished(const struct consume *c)
 {
     return c->state != CONSUME_FETCH && c->state != CONSUME_OWNER &&
            c->state != CONSUME_SIGHT && c->here.writer <= 0 && !c->ask_writers &&
-           !c->lost.since;
+           !c->lost.since && !c->own_turn;
 }
 
 /* `writer`: names the process that has it open elsewhere; "": none that answers. */
@@ -114,6 +115,11 @@ static void say_why(const struct consume *c, const char *writer, char *to, size_
                  member_describe(c->member, c->lost.owner));
     } else if (*writer) {
         snprintf(to, size, "%s has it open for writing", writer);
+    } else if (c->own_turn) {
+        snprintf(to, size,
+                 "it is another component's turn: the newest version is of \"%s\", which "
+                 "this process is of, too (DYAD_TURNS, DYAD_COMPONENT)",
+                 turns_component_name(c->member));
     } else if (c->member->ring || c->here.abandoned) {
         say_where(c, to, size);
     } else {

@@ -82,6 +82,18 @@ void consume_check_drop(struct consume *c)
     OWN(c->member, waits)->checks--;
 }
 
+void consume_invalidate(struct member *member, const struct dyad_entry *newer)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (c->bring && strcmp(c->upath, newer->upath) == 0 &&
+            dyad_version_cmp(&c->entry.version, &newer->version) < 0)
+            c->stale = true;
+    }
+}
+
 void consume_free(struct consume *c)
 {
     DL_DELETE(c->member->consumes, c);

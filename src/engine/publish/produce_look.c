@@ -9,6 +9,7 @@
 #include "dht/base.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
+#include "engine/core/turns.h"
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
 #include "store/superseded.h"
@@ -114,6 +115,10 @@ int produce_look(struct produce *p)
         p->record.entry.version = known->entry.version;
     if (is_known && !p->mark)
         p->record.entry.conflict = known->entry.conflict;
+    p->record.entry.component = /* who changes its permissions takes no turn */
+        is_known && !p->mark && produce_is_same_content(&known->entry, &p->record.entry)
+            ? known->entry.component
+            : turns_component(p->member);
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
     p->record.entry.emptied = S_ISREG(st.st_mode) && st.st_size == 0 &&
                               ((is_known && known->entry.emptied &&

@@ -4,7 +4,7 @@
  * mpi_coupled write|read DIR FILES: the ranks of the first write DIR/out.NN.nc, one after the other, each
  * collectively; those of the second read them so, as they come. The two may be of one launch, or of two.
  * mpi_coupled write|read DIR TURNS turns: the first make DIR/out.00.nc; then both in turns read what is in it, and
- * write over it. A barrier of both is between the turns.
+ * write over it. A barrier of both is between the turns; with "alone" in its place there is none (DYAD_TURNS).
  */
 #include <mpi.h>
 #include <pnetcdf.h>
@@ -83,19 +83,21 @@ static int read_file(const char *path, int file)
 }
 
 /* What the turn before has left is read, and written over. */
-static int take_turn(const char *path, int turn, int mine)
+static int take_turn(const char *path, int turn, int mine, int alone)
 {
     int bad = 0;
 
     if (mine)
         bad = (turn > 0 && read_file(path, turn - 1)) || write_file(path, turn, turn > 0);
-    MPI_Barrier(MPI_COMM_WORLD);
+    if (!alone)
+        MPI_Barrier(MPI_COMM_WORLD);
     return bad;
 }
 
 int main(int argc, char **argv)
 {
-    int bad = 0, all, writes, turns = argc > 4;
+    int bad = 0, all, writes, turns = argc > 4,
+        alone = turns && strcmp(argv[4], "alone") == 0;
     char path[4096];
 
     if (argc < 4)
@@ -107,14 +109,15 @@ int main(int argc, char **argv)
     MPI_Comm_size(component, &nranks);
     for (int i = 0; !bad && i < atoi(argv[3]); i++) {
         snprintf(path, sizeof(path), "%s/out.%02d.nc", argv[2], turns ? 0 : i);
-        bad = turns    ? take_turn(path, i, i % 2 != writes)
+        bad = turns    ? take_turn(path, i, i % 2 != writes, alone)
               : writes ? write_file(path, i, 0)
                        : read_file(path, i);
         if (bad)
             fprintf(stderr, "rank %d: %s: %s\n", rank, path,
                     bad < 0 ? ncmpi_strerror(bad) : "wrong");
         bad = bad != 0;
-        MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_MAX, turns ? MPI_COMM_WORLD : component);
+        MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_MAX,
+                      turns && !alone ? MPI_COMM_WORLD : component);
         bad = all;
     }
     if (rank == 0)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/core/local_file.h"
+#include "engine/core/turns.h"
 #include "fake_consume.h"
 #include "store/superseded.h"
 
@@ -432,6 +433,56 @@ static void test_settled(void **state)
     assert_int_equal(fake->status, 0);
 }
 
+/* DYAD_TURNS: the newest version is of this component, and lies here or elsewhere: who reads it waits for another
+ * component's. Who writes it, or does not wait, does not. */
+static void test_turns(void **state)
+{
+    struct dyad_entry own = fake_entry(2, 7), other = fake_entry(3, 7);
+    const char *storage = (const char *)store_dir_id(fake->scratch->dir);
+    struct consume *c;
+
+    (void)state;
+    fake->config.turns = "g";
+    fake->config.component = "model";
+    own.component = turns_component(&fake->member);
+    other.component = own.component + 1;
+    c = begin("g", NET_LOOKUP_WAIT, 0);
+    fake_answer_with(true, 0, &own);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    assert_true(c->own_turn);
+    assert_int_equal(c->seen.counter, 2);
+    fake_answer_with(true, 0, &other);
+    assert_int_equal(c->state, CONSUME_FETCH);
+
+    fake->consume = c;
+    scratch_write(fake->scratch, "g", "x");
+    memcpy(own.storage, storage, sizeof(own.storage));
+    memcpy(other.storage, storage, sizeof(other.storage));
+    c = begin("g", NET_LOOKUP_WAIT, 0); /* in a storage that nodes share */
+    writers_answered(0, 0);
+    fake_answer_with(false, 0, &own);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    fake_answer_with(true, 0, &other); /* by another process here */
+    writers_answered(0, 0);
+    fake_answer_with(false, 0, &other);
+    assert_int_equal(fake->status, 0);
+
+    for (unsigned i = 0; i < 3; i++) {
+        static const uint8_t flags[] = {0, NET_LOOKUP_WAIT | NET_CONSUME_WRITER,
+                                        NET_LOOKUP_WAIT | NET_CONSUME_UPDATE};
+        fake->consume = fake_start("h", NET_LOOKUP_WAIT, 0);
+        begin("g", flags[i], 0);
+        if (i == 0)
+            writers_answered(0, 0);
+        assert_int_equal(fake->status, 0);
+    }
+    fake->consume = fake_start("h", NET_LOOKUP_WAIT, 0);
+    fake->config.turns = "h*";
+    begin("g", NET_LOOKUP_WAIT, 0);
+    writers_answered(0, 0);
+    assert_int_equal(fake->status, 0);
+}
+
 static void test_settled_as_conflict(void **state)
 {
     struct dyad_entry entry = fake_entry(2, 7);
@@ -471,6 +522,7 @@ int main(void)
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_unsettled, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_settled, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_turns, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_settled_as_conflict, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_gives_way_to_nothing, fake_set_up,

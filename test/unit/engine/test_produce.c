@@ -297,6 +297,7 @@ static int setup(void **state)
     if (scratch_setup(state) < 0)
         return -1;
     scratch = *state;
+    config.component = "ours";
     member = (struct member){.config = &config, .self.rank = 1};
     *dmd = (struct member_dmd){.dir = scratch->dir};
     dmd->marks = store_marks_create(scratch->dir);
@@ -1329,6 +1330,7 @@ static void test_published_already(void **state)
     ends(p, 0);
     npublishes = 0;
     copy = *recorded();
+    assert_int_not_equal(copy.entry.component, 0);
     assert_int_equal(store_journal_retire(dmd->journal, "f"), 0);
     assert_int_equal(
         store_superseded_set(dmd->dir, dmd->session, "f", STORE_OLD_TOLD, &copy.identity),
@@ -1347,12 +1349,14 @@ static void test_published_already(void **state)
     npublishes = 0;
     copy = *recorded();
     copy.kind = STORE_RECORD_COPY;
+    copy.entry.component++; /* another component's, as long as its bytes are */
     assert_int_equal(store_journal_put(dmd->journal, &copy), 0);
     produces();
     assert_int_equal(npublishes, 0);
     assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
     produces();
     assert_int_equal(npublishes, 1);
+    assert_int_equal(publishes[0].entry.component, copy.entry.component);
     ends(&publishes[0], ECANCELED);
 }
 
