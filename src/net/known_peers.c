@@ -306,3 +306,72 @@ void net_worker_free_peers(struct net_worker *worker)
         peer_free(guest);
     }
 }
+
+struct net_auth *net_worker_guest_auth(struct net_worker *worker, uint32_t id,
+                                       uint32_t incarnation)
+{
+    uint8_t key[NET_PEER_KEY_LEN];
+    struct net_auth *auth = NULL;
+
+    if (net_is_guest(id) && net_worker_guest_key(worker, id, incarnation, key) == 0)
+        auth = net_auth_create(key);
+    explicit_bzero(key, sizeof(key));
+    return auth;
+}
+
+/* --- keys and names of a door's tokens: those of frames --- */
+
+/* To one whose key we do not know, because UCX has connected by itself to one that has connected to us: it knows ours, and
+ * the token says no incarnation, which may not be known here either. */
+static bool introduce(void *arg, uint32_t to, struct net_door_token *token)
+{
+    struct net_worker *worker = arg;
+    const struct peer *peer =
+        to == DYAD_RANK_NONE ? NULL : net_worker_find_peer(worker, to);
+    const bool known = peer && peer->auth && peer->info;
+
+    token->flags = known ? 0 : FRAME_KEY_OF_SENDER;
+    token->from = worker->self.rank;
+    token->from_incarnation = worker->self.incarnation;
+    token->to = known ? to : DYAD_RANK_NONE;
+    token->to_incarnation = known ? peer->info->incarnation : 0;
+    return to != DYAD_RANK_NONE;
+}
+
+static bool admits(void *arg, const struct net_door_token *token)
+{
+    const struct net_worker *worker = arg;
+
+    return !(token->flags & ~FRAME_KEY_OF_SENDER) &&
+           (token->to == DYAD_RANK_NONE
+                ? (token->flags & FRAME_KEY_OF_SENDER) != 0
+                : token->to == worker->self.rank &&
+                      token->to_incarnation == worker->self.incarnation) &&
+           token->from != worker->self.rank && net_guest_rank(token->from) < worker->nranks;
+}
+
+static bool sign(void *arg, const struct net_door_token *token, const void *text,
+                 size_t len, uint8_t tag[NET_AUTH_TAG_LEN])
+{
+    struct net_worker *worker = arg;
+    const bool ours = token->from == worker->self.rank;
+    const bool of_sender = token->flags & FRAME_KEY_OF_SENDER;
+    const uint32_t rank = ours ? token->to : token->from;
+    const struct peer *peer =
+        rank == DYAD_RANK_NONE ? NULL : net_worker_find_peer(worker, rank);
+    struct net_auth *auth = ours == of_sender ? worker->auth : peer ? peer->auth : NULL;
+    struct net_auth *own = NULL; /* of a promoted guest that is new */
+    bool done;
+
+    if (!auth && !ours)
+        auth = own = net_worker_guest_auth(worker, token->from, token->from_incarnation);
+    done = auth && net_auth_sign(auth, text, len, tag) == 0;
+    net_auth_destroy(own);
+    return done;
+}
+
+const struct net_door_ops net_worker_door_ops = {
+    .introduce = introduce,
+    .sign = sign,
+    .admits = admits,
+};

@@ -94,7 +94,9 @@ for mode in 1 auto; do
     no_copies
 
     # Written anew by the nodes in turn; each round is read in the midst of its writing.
-    rewrite='for ((r = 0; r < '$rounds'; r++)); do
+    # (That the storage is shared a rank knows when it has met the other.)
+    rewrite='echo $me >"$D/met$me"; come met$me; await met$((1 - me)); [ "$(cat "$D/met$((1 - me))")" = $((1 - me)) ]
+    for ((r = 0; r < '$rounds'; r++)); do
         if [ $((r % 2)) = $me ]; then
             { echo "round$r 0"; come r$r; sleep 0.01; echo "round$r 1"; } >"$D/again"; await seen$r
         else
