@@ -155,8 +155,8 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
             statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
             store_superseded_may(S_IFREG, stx.stx_nlink))
             dirty = superseded(client, role, upath, stx.stx_ino);
-        if (!dirty && !marked && client_waits_for(client, upath) &&
-            probes_glob(client->config.turns, upath))
+        if (!dirty && (!marked || is_publishing(client, marks, &info)) &&
+            probes_glob(client->config.turns, upath) && client_waits_for(client, upath))
             dirty = 2;
     }
     errno = saved;

@@ -134,7 +134,7 @@ _Static_assert(0 MSG_TABLE(X) == NET_MSG_TYPE_END - 1,
 enum {
     HEAD_LEN = 4 + 4 + 4 + 4 + 8,
     VERSION_LEN = 8 + 4 + 4,
-    ENTRY_LEN = 4 + 1 + DYAD_STORAGE_ID_LEN + 8 + 4 + 8 + 4,
+    ENTRY_LEN = 4 + 1 + DYAD_STORAGE_ID_LEN + 8 + 4 + 8 + 4 + 4,
     BASE_LEN = 1 + 8 + 8,
     WAVE_LEN = 8 + 8 + 4 + 4 + 8 + 8,
 #define X(field, bit, width, member) +sizeof(((struct net_msg *)0)->member)

@@ -321,3 +321,16 @@ for nodes in "0 1 2" "0 0 1 1" "0 1 1" "0 0 1 1 2 2" "0 1 1 2"; do
     job_ok $((60 + rounds)) "${ranks[@]:1}"
     ! grep 'was written here and by' "$LOG" || fail "a conflict where there is none: nodes $nodes"
 done
+
+# With such closes: a name that is given right after one, the last included, is the whole file's.
+clean_ssd
+job_ok 60 1@n0 "$PYTHON" -c '
+import os
+for k in range(200):
+    with open(os.environ["SSD"] + f"/t{k}", "w") as f:
+        f.write(f"{k} " * 1000)
+    os.rename(f.name, os.environ["SSD"] + f"/n{k}")' -- 1@n1 "$PYTHON" -c '
+import os
+for k in range(200):
+    with open(os.environ["SSD"] + f"/n{k}") as f:
+        assert f.read() == f"{k} " * 1000, k'

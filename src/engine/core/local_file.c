@@ -134,8 +134,10 @@ bool local_file_still_there(struct member_dmd *dmd, const struct store_record *r
              store_marks_dirty(dmd->marks, NULL, id->ino, id->btime, NULL));
 }
 
-bool local_file_being_written(struct member_dmd *dmd, const char *upath)
+bool local_file_being_written(const struct member *member, struct member_dmd *dmd,
+                              const char *upath)
 {
+    struct store_mark_info info;
     struct store_identity id;
     bool dirty = false;
     int fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
@@ -143,7 +145,9 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath)
     if (fd < 0)
         return false;
     if (store_identity_read(fd, &id) == 0)
-        dirty = store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, NULL);
+        dirty = store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) &&
+                !(member->config->async_publish && info.state == STORE_MARK_CLOSING &&
+                  !store_marks_any_open(dmd->marks, id.ino, id.btime));
     close(fd);
     return dirty;
 }

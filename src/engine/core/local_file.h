@@ -30,8 +30,9 @@ bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
 void local_file_set_pending(const struct member_dmd *dmd, const char *upath,
                             const struct store_identity *identity);
 /* True if a description still writes to the file: its last close will publish it under its
- * name of then. */
-bool local_file_being_written(struct member_dmd *dmd, const char *upath);
+ * name of then. (Not if that has returned, with DYAD_ASYNC_PUBLISH.) */
+bool local_file_being_written(const struct member *member, struct member_dmd *dmd,
+                              const char *upath);
 /* True if all processes that had it open for writing were killed. */
 bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath);
 

@@ -2,7 +2,7 @@
  * engine/core/turns.h - files that coupled components change in turns (DYAD_TURNS)
  *
  * A component is a launch, or all launches with one DYAD_COMPONENT. A version says which one has published
- * it; an open for reading waits as long as that is the reader's own (fetch/consume_turns.c).
+ * it; an open for reading waits as long as that is the reader's own (fetch/consume_pending.c).
  */
 #ifndef DYAD_ENGINE_CORE_TURNS_H
 #define DYAD_ENGINE_CORE_TURNS_H

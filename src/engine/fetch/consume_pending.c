@@ -40,14 +40,16 @@ static void not_pending(const struct consume *c)
     close(fd);
 }
 
-/* The file here is that version, or the one that its owner serves. */
+/* The file here is that version, or the one that its owner serves; or that version was fetched, and cannot take its place. */
 static bool is_here(const struct consume *c, const struct dyad_entry *entry)
 {
     return dyad_storage_equal(entry->storage,
                               store_dir_id(c->member->dmd[ENGINE_CONSUMER].dir)) ||
+           (c->taken && !dyad_version_cmp(&entry->version, &c->entry.version)) ||
            (entry->size == (uint64_t)c->here.size &&
             entry->mtime_sec == c->here.mtime.tv_sec &&
-            entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec);
+            (c->here.mtime.tv_nsec == 0 || /* whole seconds */
+             entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec));
 }
 
 /* Who was to say so has been killed, perhaps. */

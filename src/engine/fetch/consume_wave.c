@@ -315,7 +315,7 @@ static void writers_confirmed(void *arg, int status, uint32_t by,
     c->ask_writers = NULL;
     if (status)
         nobody_left(c, status);
-    else if (!c->here.pending || !consume_look_for_newer(c))
+    else if ((!c->here.pending && !consume_may_be_newer(c)) || !consume_look_for_newer(c))
         consume_end(c, 0);
 }
 

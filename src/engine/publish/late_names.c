@@ -125,7 +125,8 @@ static void closed(void *arg, int status)
         if (!identify(c->member, late->role, late->upath, &id) || id.ino != late->ino ||
             id.btime != late->btime) { /* removed, replaced or renamed since */
             late_name_free(&OWN(c->member, late_names)->all, late);
-        } else if (!local_file_being_written(&c->member->dmd[late->role], late->upath)) {
+        } else if (!local_file_being_written(c->member, &c->member->dmd[late->role],
+                                             late->upath)) {
             DL_DELETE(OWN(c->member, late_names)->all, late);
             DL_APPEND(c->due, late);
         }

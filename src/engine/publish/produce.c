@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
+#include "config/probes.h"
 #include "dht/base.h"
 #include "engine/core/completion.h"
 #include "engine/core/local_file.h"
@@ -451,13 +452,17 @@ static void give_up_joined(struct produce *p)
     produce_end_later(p, 0);
 }
 
-/* Who closes it waits no more; who reads it here does, also in that process, if other nodes write it, too. */
+/* Who closes it waits no more. Who reads it here does if other nodes write it, too, or in turn, also in that process. */
 static void leaves_mark(const struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
+    const bool shared = store_marks_shared_file(dmd->marks, p->mark);
 
-    store_marks_take(dmd->marks, p->mark);
-    if (store_marks_shared_file(dmd->marks, p->mark))
+    if (shared || probes_glob(p->member->config->turns, p->upath))
+        store_marks_take(dmd->marks, p->mark);
+    else
+        store_marks_clear(dmd->marks, p->mark);
+    if (shared)
         local_file_set_pending(dmd, p->upath, &p->record.identity);
 }
 
@@ -509,7 +514,7 @@ static int start(struct member *member, enum engine_role role, const char *upath
     produce_parents(p);
     if (S_ISDIR(p->record.entry.mode)) {
         parent_start(p, strlen(p->upath), p->record.entry.mode);
-        produce_end_later(p, 0);
+        produce_end_later(p, mark ? ENOENT : 0); /* the closer's file has another name */
         return 0;
     }
     if (!mark && !yielded && fn &&

@@ -51,6 +51,8 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
     produce_base(p, entry);
     p->record.entry.version = entry->version;
     p->record.entry.conflict = entry->conflict;
+    if (produce_is_same_content(entry, &p->record.entry))
+        p->record.entry.component = entry->component;
     changed_publish(p);
 }
 
@@ -67,7 +69,7 @@ static int changed_step(struct produce *p)
         return -1;
     known = store_journal_find(dmd->journal, p->upath);
     if (rc > 0 || p->superseded || !S_ISREG(p->record.entry.mode) ||
-        local_file_being_written(dmd, p->upath) ||
+        local_file_being_written(p->member, dmd, p->upath) ||
         (known && known->identity.ino == p->record.identity.ino &&
          known->identity.btime == p->record.identity.btime &&
          entry_same(&known->entry, &p->record.entry) && !is_inlined_still(p))) {

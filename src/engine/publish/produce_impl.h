@@ -42,7 +42,7 @@ struct produce {
     struct net_post post;
     int status;
     bool early;      /* answer_early is posted: it must find this object; */
-    bool answered;   /* it has come: the closer waits no more, and leaves the mark to us */
+    bool answered;   /* it has come: the closer waits no more */
     bool ended;      /* meanwhile, or before its directories, it ended with `status` */
     bool only_here;  /* withdraw only if the homes say that it lies here */
     bool late_name;  /* published if nobody has: late_names.c */

@@ -115,8 +115,10 @@ int produce_look(struct produce *p)
         p->record.entry.version = known->entry.version;
     if (is_known && !p->mark)
         p->record.entry.conflict = known->entry.conflict;
-    p->record.entry.component = /* who changes its permissions takes no turn */
-        is_known && !p->mark && produce_is_same_content(&known->entry, &p->record.entry)
+    p->record.entry
+        .component = /* who changes its permissions takes no turn, nor who takes pieces */
+        is_known && (p->merged ||
+                     (!p->mark && produce_is_same_content(&known->entry, &p->record.entry)))
             ? known->entry.component
             : turns_component(p->member);
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
@@ -160,6 +162,7 @@ enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry, b
     entry->mtime_nsec = p->record.entry.mtime_nsec;
     entry->recorded = p->record.entry.recorded;
     entry->emptied = p->record.entry.emptied;
+    entry->component = p->record.entry.component;
     if (refused && !alone && p->superseded)
         return DHT_AHEAD_STOP;
     return changed ? DHT_AHEAD_CHANGED : DHT_AHEAD_GO;

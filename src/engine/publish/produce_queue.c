@@ -269,6 +269,21 @@ static bool is_pending(struct member *member)
     return member->produces != NULL;
 }
 
+/* Marks that closers have left to us, and that would stay as long as their processes: the journal has what they wrote. */
+static void void_promises(struct member *member)
+{
+    struct produce_name *name;
+    const struct produce *p;
+
+    for (name = member->produces; name; name = name->hh.next) {
+        DL_FOREACH(name->first, p)
+        {
+            if (p->answered && p->mark)
+                store_marks_clear(member->dmd[p->role].marks, p->mark);
+        }
+    }
+}
+
 static int produce_begin_table(struct member *member)
 {
     member->table_ops.overtaken = overtaken;
@@ -279,5 +294,6 @@ static int produce_begin_table(struct member *member)
 const struct member_module produce_module = {
     .start = produce_begin_table,
     .pending = is_pending,
+    .void_promises = void_promises,
     .destroy = produce_destroy,
 };

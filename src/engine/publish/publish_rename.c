@@ -147,7 +147,7 @@ static void rename_step(struct rename_op *op)
         if (op->withdrawing) {
             rc = op->left ? produce_withdraw_left(op->member, name, rename_stepped, op)
                           : produce_withdraw(op->member, name, rename_stepped, op);
-        } else if (local_file_being_written(&op->member->dmd[op->role], name)) {
+        } else if (local_file_being_written(op->member, &op->member->dmd[op->role], name)) {
             late_name_note(op->member, op->role, name);
             shared_named(op->member, op->role, name);
             if (!local_file_is_abandoned(&op->member->dmd[op->role], name))
