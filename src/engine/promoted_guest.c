@@ -417,7 +417,6 @@ static void teardown(struct promoted_guest *promoted)
     }
     if (boot_abort_catch(worker_end, promoted) < 0) {
         promoted->aborted = true;
-        promoted->rc = -1; /* not once more with this copy of the libraries */
         boot_fdtable_close_all();
         return;
     }

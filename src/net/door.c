@@ -25,7 +25,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <openssl/crypto.h>
@@ -232,15 +231,6 @@ ssize_t net_door_sendmsg(int fd, const struct msghdr *msg, int flags)
     return net_door_real()->sendmsg(fd, msg, flags);
 }
 
-static void declined(const struct side *side)
-{
-    const int saved = errno;
-
-    if (side->rank != DYAD_RANK_NONE)
-        side->door->ops->declined(side->door->arg, side->rank);
-    errno = saved;
-}
-
 /* 1: the other end has proved itself. 0: it has closed; -1: EAGAIN, ECONNRESET ... */
 static int hear_proof(struct side *side, int fd, int flags)
 {
@@ -249,8 +239,6 @@ static int hear_proof(struct side *side, int fd, int flags)
     struct sockaddr_storage addr;
     socklen_t len = sizeof(addr);
 
-    if (n == 0 || (n < 0 && errno == ECONNRESET))
-        declined(side);
     if (n <= 0)
         return (int)n;
     side->got += (size_t)n;
@@ -262,7 +250,6 @@ static int hear_proof(struct side *side, int fd, int flags)
         return 1;
     if (getpeername(fd, (struct sockaddr *)&addr, &len) == 0)
         door_refuse(side->door, &addr, "it listens in the place of a rank, and is none");
-    declined(side);
     shutdown(fd, SHUT_RDWR);
     errno = ECONNRESET;
     return -1;
@@ -303,13 +290,6 @@ void net_door_leave_open(void)
     left_open = true;
 }
 
-static void on_event(void *arg, int fd, uint32_t events)
-{
-    (void)fd;
-    (void)events;
-    net_door_turn(arg);
-}
-
 struct net_door *net_door_create(struct net_loop *loop, const struct net_door_ops *ops,
                                  void *arg)
 {
@@ -317,49 +297,30 @@ struct net_door *net_door_create(struct net_loop *loop, const struct net_door_op
 
     if (!door)
         return NULL;
-    *door = (struct net_door){.ops = ops,
+    *door = (struct net_door){.loop = loop,
+                              .ops = ops,
                               .arg = arg,
-                              .guests_max = door_guests_max(),
                               .whom = DYAD_RANK_NONE,
                               .heard = DYAD_RANK_NONE};
-    if ((door->epoll = epoll_create1(EPOLL_CLOEXEC)) < 0)
-        goto free_door;
-    if (!(door->timer = net_timer_create(loop, door_on_time, door)))
-        goto close_epoll;
-    if (!(door->watch = net_loop_watch(loop, door->epoll, EPOLLIN, on_event, door)))
-        goto destroy_timer;
+    if (!(door->timer = net_timer_create(loop, door_on_time, door))) {
+        free(door);
+        return NULL;
+    }
     here = door;
     return door;
-
-destroy_timer:
-    net_timer_destroy(door->timer);
-close_epoll:
-    net_door_real()->close(door->epoll);
-free_door:
-    free(door);
-    errno = ENOMEM;
-    return NULL;
-}
-
-int net_door_fd(const struct net_door *door)
-{
-    return door->epoll;
-}
-
-void net_door_sleep(struct net_door *door)
-{
-    if (door->watch)
-        net_watch_destroy(door->watch);
-    if (door->timer)
-        net_timer_destroy(door->timer);
-    door->watch = NULL;
-    door->timer = NULL;
 }
 
 void net_door_shut(struct net_door *door)
 {
-    net_door_sleep(door);
-    door_guests_free(door);
+    struct door_listener *listener;
+
+    DL_FOREACH(door->listeners, listener)
+    {
+        door_listener_shut(listener);
+    }
+    if (door->timer)
+        net_timer_destroy(door->timer);
+    door->timer = NULL;
 }
 
 void net_door_destroy(struct net_door *door)
@@ -387,7 +348,6 @@ void net_door_destroy(struct net_door *door)
     }
     if (here == door)
         here = NULL;
-    net_door_real()->close(door->epoll);
     free(door);
 }
 
@@ -407,9 +367,7 @@ bool net_door_is_passed(void)
     const struct dirent *entry;
     bool passed = false;
 
-    if (!dir)
-        return !left_open;
-    while (!left_open && !passed && (entry = readdir(dir))) {
+    while (!left_open && dir && !passed && (entry = readdir(dir))) {
         int fd = atoi(entry->d_name), listens = 0, domain = 0;
         socklen_t len = sizeof(listens), domain_len = sizeof(domain);
         passed = entry->d_name[0] != '.' && !door_is_behind(fd) &&
@@ -417,6 +375,7 @@ bool net_door_is_passed(void)
                  getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) == 0 &&
                  listens && (domain == AF_INET || domain == AF_INET6);
     }
-    closedir(dir);
+    if (dir)
+        closedir(dir);
     return passed;
 }

@@ -42,8 +42,6 @@ struct net_door_ops {
     /* MAC of text by the key that the token names: of `to` (which is us, or another), or of `from`. False: not known. */
     bool (*sign)(void *arg, const struct net_door_token *token, const void *text,
                  size_t len, uint8_t tag[NET_AUTH_TAG_LEN]);
-    /* The other end of a connection to that rank has closed it in place of a proof: somebody is there, who does not let us in. */
-    void (*declined)(void *arg, uint32_t rank);
     /* True if the token is for this worker, by a rank that may connect. */
     bool (*admits)(void *arg, const struct net_door_token *token);
 };
@@ -58,13 +56,7 @@ struct net_door *net_door_create(struct net_loop *loop, const struct net_door_op
                                  void *arg);
 /* After UCX's workers. */
 void net_door_destroy(struct net_door *door);
-/* Who has come is let in, or not. The loop calls it; to be called too where the loop has no turn for long. */
-void net_door_turn(struct net_door *door);
-/* A descriptor that is readable when somebody has come; the door's. */
-int net_door_fd(const struct net_door *door);
-/* The loop does not call it any more, and may go. */
-void net_door_sleep(struct net_door *door);
-/* The same, and nobody is let in any more. */
+/* Nobody is let in any more; the loop may go. */
 void net_door_shut(struct net_door *door);
 /* UCX is about to connect to that rank; DYAD_RANK_NONE: it is not, any more. */
 void net_door_expect(struct net_door *door, uint32_t rank);

@@ -2,7 +2,7 @@
  * door_guests.c - who connects to UCX's listening socket, until he has proved himself
  *
  * Who has been accepted and has not proved himself yet is a guest: for 5 s, and so many at once that the oldest goes for one
- * more, or, where that has come only now, others wait in the kernel's queue. UCX hears of one that was let in by an event.
+ * more. UCX hears of one that was let in by an event.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <openssl/crypto.h>
@@ -25,20 +24,19 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define GUESTS_MAX   128 /* at once, or an eighth of the descriptors */
-#define PER_TURN     64  /* events, before others have their turn */
+#define GUESTS       128 /* at once, of one listening socket */
+#define PER_TURN     64  /* accepted, before others have their turn */
 #define GUEST_TIME   (5 * UTIL_NSEC_PER_SEC)
-#define GUEST_YOUNG  (50 * UTIL_NSEC_PER_MSEC) /* his token may be on its way */
-#define PAUSE        (20 * UTIL_NSEC_PER_MSEC)
+#define NO_FD_PAUSE  (100 * UTIL_NSEC_PER_MSEC) /* no descriptor was left */
 #define NONCES       (1u << 20)
 #define LOG_INTERVAL (10 * UTIL_NSEC_PER_SEC)
 
 struct door_guest {
-    struct door_source source;
-    struct door_guest *prev, *next; /* utlist */
+    struct door_guest *prev, *next; /* utlist, the oldest first */
     struct door_listener *listener;
     int fd;
-    uint64_t since;
+    struct net_watch *watch;
+    uint64_t until;
     struct sockaddr_storage addr;
     size_t got;
     uint8_t token[NET_DOOR_TOKEN_LEN];
@@ -85,27 +83,13 @@ void door_refuse(struct net_door *door, const struct sockaddr_storage *addr,
 
 static void guest_free(struct door_guest *guest)
 {
-    struct net_door *door = guest->listener->door;
-
-    DL_DELETE(door->guests, guest);
-    door->nguests--;
+    DL_DELETE(guest->listener->guests, guest);
+    guest->listener->nguests--;
+    if (guest->watch)
+        net_watch_destroy(guest->watch);
     if (guest->fd >= 0)
         net_door_real()->close(guest->fd);
     free(guest);
-}
-
-void door_guests_free(struct net_door *door)
-{
-    while (door->guests)
-        guest_free(door->guests);
-}
-
-static int watch(const struct net_door *door, int op, int fd, uint32_t events,
-                 struct door_source *source)
-{
-    struct epoll_event event = {.events = events, .data.ptr = source};
-
-    return epoll_ctl(door->epoll, op, fd, &event);
 }
 
 static bool is_new(struct net_door *door, const uint8_t nonce[16])
@@ -169,182 +153,141 @@ static bool hand_over(struct door_guest *guest, uint32_t rank)
     return true;
 }
 
-/* True: he is none any more, whatever has become of him. */
-static bool guest_speaks(struct door_guest *guest)
+static void guest_speaks(void *arg, int fd, uint32_t events)
 {
+    struct door_guest *guest = arg;
     struct net_door *door = guest->listener->door;
     struct net_door_token token;
     uint8_t proof[DOOR_PROOF_LEN];
-    const char *why = NULL;
-    ssize_t n = net_door_real()->recv(guest->fd, guest->token + guest->got,
-                                      sizeof(guest->token) - guest->got, MSG_DONTWAIT);
+    const char *why;
+    ssize_t n;
 
+    (void)events;
+    n = net_door_real()->recv(fd, guest->token + guest->got,
+                              sizeof(guest->token) - guest->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
+        return;
     if (n <= 0) {
         if (guest->got) /* a port scan says nothing */
             door_refuse(door, &guest->addr, "it was closed");
         guest_free(guest);
-        return true;
+        return;
     }
     guest->got += (size_t)n;
     if (memcmp(guest->token, door_magic,
-               guest->got < sizeof(door_magic) ? guest->got : sizeof(door_magic)) != 0)
-        why = "it is none of this library";
-    else if (guest->got < sizeof(guest->token))
-        return false;
-    if (!why)
-        why = judge(guest, &token);
-    watch(door, EPOLL_CTL_DEL, guest->fd, 0, NULL);
+               guest->got < sizeof(door_magic) ? guest->got : sizeof(door_magic)) != 0) {
+        door_refuse(door, &guest->addr, "it is none of this library");
+        guest_free(guest);
+        return;
+    }
+    if (guest->got < sizeof(guest->token))
+        return;
+    net_watch_destroy(guest->watch);
+    guest->watch = NULL;
+    why = judge(guest, &token);
     if (!why && (!door_prove(door, &token, guest->token, proof) ||
-                 net_door_real()->send(guest->fd, proof, DOOR_PROOF_LEN,
+                 net_door_real()->send(fd, proof, DOOR_PROOF_LEN,
                                        MSG_DONTWAIT | MSG_NOSIGNAL) != DOOR_PROOF_LEN ||
                  !hand_over(guest, token.from)))
-        why = "it is gone, or there is no memory";
+        why = strerror(errno);
     if (why)
         door_refuse(door, &guest->addr, why);
     guest_free(guest);
-    return true;
 }
 
-static void set_due(struct net_door *door, uint64_t when)
+static void watch_listener(struct door_listener *listener, bool on)
 {
-    if (!door->timer || (door->due && door->due <= when))
-        return;
-    door->due = when;
+    net_watch_modify(listener->watch, on ? EPOLLIN : 0);
+}
+
+static void set_timer(struct net_door *door, uint64_t when)
+{
     net_timer_start(door->timer, when);
 }
 
-static void watch_listeners(struct net_door *door, bool on)
-{
-    struct door_listener *listener;
-
-    door->paused = !on;
-    DL_FOREACH(door->listeners, listener)
-    {
-        watch(door, EPOLL_CTL_MOD, listener->real, on ? EPOLLIN : 0, &listener->source);
-    }
-    if (!on)
-        set_due(door, util_clock_now() + PAUSE);
-}
-
-/* Guests whose time is over: but what they have said in it counts, which nobody may have had the time to hear. */
+/* Guests whose time is over; and sockets that were left alone for a while. */
 void door_on_time(void *arg)
 {
     struct net_door *door = arg;
-    uint64_t now = util_clock_now();
+    uint64_t now = util_clock_now(), next = 0;
+    struct door_listener *listener;
 
-    door->due = 0;
-    while (door->guests && door->guests->since + GUEST_TIME <= now) {
-        struct door_guest *guest = door->guests;
-        if (guest_speaks(guest))
-            continue;
-        door_refuse(door, &guest->addr, "it said nothing in time");
-        guest_free(guest);
+    DL_FOREACH(door->listeners, listener)
+    {
+        while (listener->guests && listener->guests->until <= now) {
+            door_refuse(door, &listener->guests->addr, "it said nothing in time");
+            guest_free(listener->guests);
+        }
+        if (listener->guests && (!next || listener->guests->until < next))
+            next = listener->guests->until;
+        watch_listener(listener, true);
     }
-    if (door->paused)
-        watch_listeners(door, true);
-    if (door->guests)
-        set_due(door, door->guests->since + GUEST_TIME);
+    if (next)
+        set_timer(door, next);
 }
 
-/* The oldest one goes. False: there is none, or it has come only now. */
-static bool make_room(struct net_door *door, uint64_t now)
-{
-    struct door_guest *guest = door->guests;
-
-    if (!guest || now - guest->since < GUEST_YOUNG)
-        return false;
-    door_refuse(door, &guest->addr, "it said nothing, and others came");
-    guest_free(guest);
-    return true;
-}
-
-static void no_descriptor(struct net_door *door, uint64_t now)
-{
-    static uint64_t said;
-
-    if (make_room(door, now))
-        return;
-    if (!said || now - said >= LOG_INTERVAL)
-        log_warn("a connection of another rank waits: %m");
-    said = now;
-    watch_listeners(door, false);
-}
-
-static void somebody_comes(struct door_listener *listener)
+/* False: nobody is there, or no descriptor. */
+static bool let_wait(struct door_listener *listener)
 {
     struct net_door *door = listener->door;
-    uint64_t now = util_clock_now();
     struct sockaddr_storage addr;
     socklen_t len = sizeof(addr);
     struct door_guest *guest;
-    int fd;
+    int fd = accept4(listener->real, (struct sockaddr *)&addr, &len,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-    if (door->nguests >= door->guests_max && !make_room(door, now)) {
-        watch_listeners(door, false);
-        return;
-    }
-    fd = accept4(listener->real, (struct sockaddr *)&addr, &len,
-                 SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0 &&
-        (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-        no_descriptor(door, now);
+        (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        log_warn("a connection of another rank waits: %m");
+        watch_listener(listener, false);
+        set_timer(door, util_clock_now() + NO_FD_PAUSE);
+    }
     if (fd < 0)
-        return;
+        return errno == ECONNABORTED || errno == EINTR;
+    if (listener->nguests == GUESTS) {
+        door_refuse(door, &listener->guests->addr, "it said nothing, and others came");
+        guest_free(listener->guests);
+    }
     if (!(guest = calloc(1, sizeof(*guest)))) {
         net_door_real()->close(fd);
-        return;
+        return true;
     }
-    *guest =
-        (struct door_guest){.listener = listener, .fd = fd, .addr = addr, .since = now};
-    DL_APPEND(door->guests, guest);
-    door->nguests++;
-    if (watch(door, EPOLL_CTL_ADD, fd, EPOLLIN, &guest->source) < 0)
+    *guest = (struct door_guest){.listener = listener,
+                                 .fd = fd,
+                                 .addr = addr,
+                                 .until = util_clock_now() + GUEST_TIME};
+    DL_APPEND(listener->guests, guest);
+    listener->nguests++;
+    guest->watch = net_loop_watch(door->loop, fd, EPOLLIN, guest_speaks, guest);
+    if (!guest->watch)
         guest_free(guest);
-    else
-        set_due(door, now + GUEST_TIME);
+    else if (listener->nguests == 1)
+        set_timer(door, guest->until);
+    return true;
 }
 
-/* One event at a time: what it is about may be gone by the next. */
-void net_door_turn(struct net_door *door)
+static void somebody_comes(void *arg, int fd, uint32_t events)
 {
-    struct epoll_event event;
-
-    for (unsigned i = 0; i < PER_TURN && epoll_wait(door->epoll, &event, 1, 0) == 1; i++) {
-        struct door_source *source = event.data.ptr;
-        if (source->listens)
-            somebody_comes((struct door_listener *)source);
-        else
-            guest_speaks((struct door_guest *)source);
-    }
-}
-
-unsigned door_guests_max(void)
-{
-    struct rlimit limit;
-
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 8 < GUESTS_MAX
-               ? (unsigned)(limit.rlim_cur / 8)
-               : GUESTS_MAX;
+    (void)fd;
+    (void)events;
+    for (unsigned i = 0; i < PER_TURN && let_wait(arg); i++)
+        ;
 }
 
 void door_listener_free(struct door_listener *listener)
 {
-    struct door_guest *guest, *next_guest;
     struct door_ready *ready, *next;
 
     DL_DELETE(listener->door->listeners, listener);
-    DL_FOREACH_SAFE(listener->door->guests, guest, next_guest)
-    {
-        if (guest->listener == listener)
-            guest_free(guest);
-    }
+    while (listener->guests)
+        guest_free(listener->guests);
     DL_FOREACH_SAFE(listener->ready, ready, next)
     {
         net_door_real()->close(ready->fd);
         free(ready);
     }
+    if (listener->watch)
+        net_watch_destroy(listener->watch);
     if (listener->real >= 0) {
         atomic_store(&behind[listener->real], false);
         net_door_real()->close(listener->real);
@@ -361,7 +304,6 @@ struct door_listener *door_listener_create(struct net_door *door, int fd)
     if (!listener)
         return NULL;
     pthread_mutex_init(&listener->lock, NULL);
-    listener->source.listens = true;
     listener->door = door;
     listener->fd = fd;
     DL_APPEND(door->listeners, listener);
@@ -374,8 +316,9 @@ struct door_listener *door_listener_create(struct net_door *door, int fd)
     }
     if (listener->real < 0 || bell < 0)
         goto error;
-    if (watch(door, EPOLL_CTL_ADD, listener->real, EPOLLIN, &listener->source) < 0 ||
-        dup3(bell, fd, O_CLOEXEC) < 0)
+    listener->watch =
+        net_loop_watch(door->loop, listener->real, EPOLLIN, somebody_comes, listener);
+    if (!listener->watch || dup3(bell, fd, O_CLOEXEC) < 0)
         goto error;
     net_door_real()->close(bell);
     atomic_store(&behind[listener->real], true);
@@ -396,10 +339,8 @@ int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
     uint64_t one;
     int accepted;
 
-    if (read(listener->fd, &one, sizeof(one)) < 0) {
-        errno = EAGAIN; /* for any other UCX would close it */
-        return -1;
-    }
+    if (read(listener->fd, &one, sizeof(one)) < 0)
+        return -1; /* EAGAIN */
     pthread_mutex_lock(&listener->lock);
     ready = listener->ready;
     if (ready)
@@ -419,6 +360,15 @@ int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
     }
     free(ready);
     return accepted;
+}
+
+void door_listener_shut(struct door_listener *listener)
+{
+    while (listener->guests)
+        guest_free(listener->guests);
+    if (listener->watch)
+        net_watch_destroy(listener->watch);
+    listener->watch = NULL;
 }
 
 bool door_is_behind(int fd)

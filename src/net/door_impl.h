@@ -19,17 +19,14 @@
 struct door_guest;
 struct door_ready;
 
-/* What door->epoll watches. */
-struct door_source {
-    bool listens; /* a listener, else a guest */
-};
-
 struct door_listener {
-    struct door_source source;
     struct door_listener *prev, *next; /* utlist */
     struct net_door *door;
     int fd;   /* UCX's number: an eventfd, which counts those that are ready */
     int real; /* the socket */
+    struct net_watch *watch;
+    struct door_guest *guests;
+    unsigned nguests;
     pthread_mutex_t lock;
     struct door_ready *ready; /* which UCX's own thread takes, under the lock */
 };
@@ -46,16 +43,11 @@ struct door_target { /* UCX may connect there once more, by itself */
 };
 
 struct net_door {
+    struct net_loop *loop;
     const struct net_door_ops *ops;
     void *arg;
-    int epoll; /* listening sockets and guests: also looked at in a flood of messages, and at the end */
-    struct net_watch *watch;
     struct door_listener *listeners;
-    struct door_guest *guests; /* the oldest first */
-    unsigned nguests, guests_max;
-    bool paused;             /* the listening sockets are left alone for a moment */
     struct net_timer *timer; /* guests' time, and pauses */
-    uint64_t due;            /* it is set for; 0: it is not */
     struct door_nonce *nonces;
     struct door_target *targets;
     uint32_t whom;  /* UCX is about to connect to, or NONE */
@@ -85,10 +77,8 @@ void door_listener_free(struct door_listener *listener);
 /* One that was let in: its descriptor, the caller's. -1: EAGAIN ... Any thread. */
 int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
                        socklen_t *len, uint32_t *rank);
-/* How many there may be at once. */
-unsigned door_guests_max(void);
-/* The guests go. */
-void door_guests_free(struct net_door *door);
+/* Nobody is let in any more. */
+void door_listener_shut(struct door_listener *listener);
 /* Timer of the door. */
 void door_on_time(void *arg);
 /* Count a connection that was refused; a line at most every ten seconds. */

@@ -27,7 +27,6 @@
 
 #define FLUSH_BOUND   (2 * UTIL_NSEC_PER_SEC)
 #define CLOSE_BOUND   (1 * UTIL_NSEC_PER_SEC)
-#define DOOR_EACH     64 /* turns of the loop with messages */
 #define PROGRESS_EFDS 16 /* there are two or three; others would be heard at the bound */
 
 /* A UCX that is given a name that it does not know says so on the program's standard
@@ -202,9 +201,6 @@ static unsigned progress(void *arg)
     struct net_worker *worker = arg;
     unsigned n = net_worker_progress(worker);
 
-    if (++worker->turns % DOOR_EACH ==
-        0) /* as long as there is anything the loop looks at no event */
-        net_door_turn(worker->door);
     return n + net_worker_tidy(worker);
 }
 
@@ -311,7 +307,6 @@ static void progress_until(struct net_worker *worker,
     uint64_t end = util_clock_now() + bound;
 
     for (;;) {
-        net_door_turn(worker->door); /* who leaves, too, may have to be let in first */
         while (net_worker_progress(worker) + net_worker_run_done(worker) > 0)
             ;
         uint64_t now = util_clock_now();
@@ -319,11 +314,9 @@ static void progress_until(struct net_worker *worker,
             return;
         if (!net_worker_arm(worker))
             continue;
-        struct pollfd efds[PROGRESS_EFDS] = {
-            {.fd = worker->efd, .events = POLLIN},
-            {.fd = net_door_fd(worker->door), .events = POLLIN}};
+        struct pollfd efds[PROGRESS_EFDS] = {{.fd = worker->efd, .events = POLLIN}};
         struct later_worker *later;
-        nfds_t n = 2;
+        nfds_t n = 1;
         DL_FOREACH(worker->later_workers, later)
         {
             if (n < PROGRESS_EFDS)
@@ -410,7 +403,6 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     net_loop_set_progress(worker->loop, NULL, NULL, NULL);
     net_watch_destroy(worker->watch);
     net_worker_later_sleep(worker);
-    net_door_sleep(worker->door);
 
     net_worker_cancel_queued(worker, ECANCELED);
     start_flush(worker);

@@ -88,8 +88,7 @@ struct peer {
     unsigned closing;   /* conns that have failed and are not gone yet */
     struct send *queue; /* its address, or a key for it, is not known */
     unsigned queued;
-    uint64_t heard_at;    /* something came from it */
-    uint64_t declined_at; /* it, or another one at its address, did not let us in */
+    uint64_t heard_at; /* something came from it */
     /* What the user is to be told at the next tidy. */
     struct peer *todo_next;
     bool todo_listed, todo_need, todo_down, todo_unanswered;
@@ -127,7 +126,6 @@ struct net_worker {
     struct net_watch *watch;
     struct net_auth *auth; /* our own key */
     struct net_door *door;
-    unsigned turns;
 
     struct peer **peers; /* [nranks], made when first named */
     struct peer *guests; /* made when one has proved itself, or its member names it */

@@ -312,9 +312,3 @@ void links_end(void)
 void net_door_leave_open(void)
 {
 }
-
-uint64_t net_worker_declined_at(struct net_worker *worker, uint32_t rank)
-{
-    (void)worker;
-    return links_rank[rank].declined;
-}
