@@ -35,7 +35,6 @@
 #include "boot/abort.h"
 #include "boot/member_claim.h"
 #include "boot/fdtable.h"
-#include "net/door.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -171,8 +170,6 @@ static int join(struct promoted_guest *promoted, const struct net_msg *msg)
         errno = EPROTO;
         return -1;
     }
-    if (!member->config->port_guard)
-        net_door_leave_open();
     if (!(member->worker = net_worker_create(member->loop, &member->self, msg->nranks,
                                              &worker_ops, promoted)) ||
         (n = net_peer_encode(&member->self, 0, blob, sizeof(blob))) < 0)

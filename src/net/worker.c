@@ -209,23 +209,6 @@ static bool arm(void *arg)
     return net_worker_arm(arg);
 }
 
-/* UCX's port takes what it gets from anybody. False: it is open, EPERM. */
-static bool is_shut(void)
-{
-#ifndef DYAD_SANITIZED /* whose runtime keeps our functions from UCX */
-    if (net_door_is_passed()) {
-        log_error(
-            "UCX's port cannot be guarded against other users and hosts: UCX was loaded "
-            "before "
-            "this library, and a second copy of it cannot be had (glibc 2.34 can). "
-            "DYAD_PORT_GUARD=0, in the whole session, leaves the port open");
-        errno = EPERM;
-        return false;
-    }
-#endif
-    return true;
-}
-
 /* The event is only there to wake the loop, which calls progress before it sleeps again. */
 static void on_event(void *arg, int fd, uint32_t events)
 {
@@ -256,14 +239,10 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
     worker->auth = net_auth_create(self->key);
     if (!worker->auth)
         goto free_peers;
-    if (!(worker->door = net_door_create(loop, &net_worker_door_ops, worker)))
-        goto destroy_auth;
     if (open_context(worker) < 0)
-        goto destroy_door;
+        goto destroy_auth;
     if (open_worker(worker) < 0)
         goto cleanup_context;
-    if (!is_shut())
-        goto destroy_ucp;
     worker->watch = net_loop_watch(loop, worker->efd, EPOLLIN, on_event, worker);
     if (!worker->watch)
         goto destroy_ucp;
@@ -280,10 +259,6 @@ destroy_ucp:
 cleanup_context:
     saved = errno;
     ucp_cleanup(worker->context);
-    errno = saved;
-destroy_door:
-    saved = errno;
-    net_door_destroy(worker->door);
     errno = saved;
 destroy_auth:
     net_auth_destroy(worker->auth);
@@ -390,7 +365,6 @@ void net_worker_abandon(struct net_worker *worker)
     net_loop_set_progress(worker->loop, NULL, NULL, NULL);
     net_watch_destroy(worker->watch);
     net_worker_later_sleep(worker);
-    net_door_shut(worker->door);
     leave_to_image(worker);
 }
 
@@ -411,14 +385,12 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     progress_until(worker, all_returned, CLOSE_BOUND);
 
     if (image_ends) { /* see the header */
-        net_door_shut(worker->door);
         leave_to_image(worker);
         return;
     }
     net_worker_later_free(worker, true);
     ucp_worker_destroy(worker->ucp);
     ucp_cleanup(worker->context);
-    net_door_destroy(worker->door);
     /* UCX touches no buffer any more, so what it has not given back is ours again. */
     net_worker_free_receives(worker);
     net_worker_free_conns(worker);
@@ -432,5 +404,4 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats)
 {
     *stats = worker->stats;
-    stats->refused = net_door_refused(worker->door);
 }

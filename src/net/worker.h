@@ -66,7 +66,6 @@ typedef void (*net_send_fn)(void *arg, int status);
 struct net_worker_stats {
     uint64_t messages_received;
     uint64_t rejected;  /* frames dropped: not verified or malformed */
-    uint64_t refused;   /* connections that did not prove to be of the session */
     uint32_t endpoints; /* open now */
 };
 

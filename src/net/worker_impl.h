@@ -17,7 +17,6 @@
 #include <uthash.h>
 
 #include "net/auth.h"
-#include "net/door.h"
 #include "net/worker.h"
 
 /* A frame: prefix, encoded message, tag. The tag covers prefix and message. DATA payload
@@ -125,7 +124,6 @@ struct net_worker {
     int efd;
     struct net_watch *watch;
     struct net_auth *auth; /* our own key */
-    struct net_door *door;
 
     struct peer **peers; /* [nranks], made when first named */
     struct peer *guests; /* made when one has proved itself, or its member names it */
@@ -160,12 +158,6 @@ struct peer *net_worker_find_peer(struct net_worker *worker, uint32_t rank);
 /* The key of a promoted guest, from its member's. 0, or -1: that is not known here. */
 int net_worker_guest_key(struct net_worker *worker, uint32_t id, uint32_t incarnation,
                          uint8_t key[NET_PEER_KEY_LEN]);
-/* The key of a promoted guest of which nothing else is known; to be destroyed. NULL: it is no guest, or its member is not
- * known. */
-struct net_auth *net_worker_guest_auth(struct net_worker *worker, uint32_t id,
-                                       uint32_t incarnation);
-/* For worker->door. */
-extern const struct net_door_ops net_worker_door_ops;
 /* A HELLO (knows_ours: it was signed with our key) or a blob tells of a peer. 0 (also for
  * old news), or -1 with errno. */
 int net_worker_learn(struct net_worker *worker, const struct net_peer *info,

@@ -19,7 +19,6 @@
 #include "engine/membership/servers.h"
 #include "engine/membership/session_member.h"
 #include "engine/membership/unreachable.h"
-#include "net/door.h"
 #include "util/log.h"
 
 /* Much of what follows looks at none of its arguments. */
@@ -307,8 +306,4 @@ void links_end(void)
     modules_free(links_member);
     net_timer_destroy(links_member->dht_timer);
     fake_clock_end();
-}
-
-void net_door_leave_open(void)
-{
 }
