@@ -48,8 +48,7 @@ static bool is_here(const struct consume *c, const struct dyad_entry *entry)
            (c->taken && !dyad_version_cmp(&entry->version, &c->entry.version)) ||
            (entry->size == (uint64_t)c->here.size &&
             entry->mtime_sec == c->here.mtime.tv_sec &&
-            (c->here.mtime.tv_nsec == 0 || /* whole seconds */
-             entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec));
+            entry->mtime_nsec == (uint32_t)c->here.mtime.tv_nsec);
 }
 
 /* Who was to say so has been killed, perhaps. */
