@@ -33,6 +33,7 @@ static void flags_states(long flags, long to)
 static void odd_renames(long which, long unused)
 {
     int fd, dirfd;
+    char outside[] = "/tmp/conform.XXXXXX", moved[64];
 
     (void)unused;
     put("f", "content");
@@ -111,10 +112,13 @@ static void odd_renames(long which, long unused)
         R(close(fd));
         show("e/g");
         break;
-    case 9: /* out of the directory and back */
-        R(rename("f", "/tmp/conform.moved"));
+    case 9: /* out of the directory and back, by a name that no other run has */
+        P(mkdtemp(outside));
+        snprintf(moved, sizeof moved, "%s/moved", outside);
+        R(rename("f", moved));
         R(access("f", F_OK));
-        R(rename("/tmp/conform.moved", "f"));
+        R(rename(moved, "f"));
+        rmdir(outside);
         show("f");
         break;
     case 10:
