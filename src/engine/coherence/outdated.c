@@ -117,7 +117,9 @@ enum outdated { NONE, KEPT, REMOVED };
  * - Before it is removed its name may pass to another file. The file that was moved aside
  *   is looked at (store_fetch_discard_unless()), and put back if it is another one, or if
  *   somebody writes to it by then, or has done so and published it. If a writer has
- *   come meanwhile, the file is judged again, as one that is being written.
+ *   come meanwhile, the file is judged again: as one that is being written, or, if that
+ *   writer is gone and has not changed it, as before. For no journal names it any more: if
+ *   it stayed it would pass for the newest one.
  * - Before it is marked as superseded it may be written and published, by a process that
  *   has looked for that mark earlier. So the file is looked at once more when it is
  *   marked: a process that has not written it by then finds the mark when it publishes,
@@ -138,7 +140,8 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
             store_fetch_discard_unless(dmd->dir, dmd->marks, o->upath, &o->record->identity,
                                        is_taken, o) == 0)
             return REMOVED;
-        if (errno != EBUSY || newer->state != DYAD_ENTRY_PUBLISHED || !is_written(o))
+        if (errno != EBUSY || is_changed(o) ||
+            (newer->state != DYAD_ENTRY_PUBLISHED && is_written(o)))
             break;
     }
     if (errno != ESTALE && errno != ENOENT && errno != EBUSY)

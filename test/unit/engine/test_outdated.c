@@ -9,6 +9,7 @@
 #include "engine/coherence/outdated.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member.h"
+#include "store/fetch.h"
 #include "store/superseded.h"
 
 #define SESSION 7
@@ -184,6 +185,52 @@ static void test_copy_written_meanwhile(void **state)
     assert_string_equal(content(), "new");
 }
 
+static unsigned openers; /* that many come, one for each attempt, and change nothing */
+
+int __real_store_fetch_discard_unless(const struct store_dir *dir,
+                                      struct store_marks *marks, const char *upath,
+                                      const struct store_identity *identity,
+                                      bool (*keep)(void *arg), void *arg);
+int __wrap_store_fetch_discard_unless(const struct store_dir *dir,
+                                      struct store_marks *marks, const char *upath,
+                                      const struct store_identity *identity,
+                                      bool (*keep)(void *arg), void *arg);
+
+int __wrap_store_fetch_discard_unless(const struct store_dir *dir,
+                                      struct store_marks *marks, const char *upath,
+                                      const struct store_identity *identity,
+                                      bool (*keep)(void *arg), void *arg)
+{
+    store_mark_t mark = openers > 0 ? store_marks_begin(marks, upath) : 0;
+    int rc = __real_store_fetch_discard_unless(dir, marks, upath, identity, keep, arg);
+
+    if (mark) {
+        openers--;
+        assert_int_equal(rc, -1);
+        assert_int_equal(errno, EBUSY);
+        store_marks_abort(marks, mark);
+        errno = EBUSY;
+    }
+    return rc;
+}
+
+/* Who begins to open it for writing, and does not, has not made it the newest one. */
+static void test_opened_for_a_moment(void **state)
+{
+    static const enum dyad_entry_state states[] = {DYAD_ENTRY_PUBLISHED,
+                                                   DYAD_ENTRY_WITHDRAWN};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        have(STORE_RECORD_COPY);
+        newer.state = states[i];
+        openers = 2;
+        assert_false(outdated_end(&side, &newer, &record));
+        assert_int_equal(openers, 0);
+        assert_null(content());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +239,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_written_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_copy_written_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_opened_for_a_moment, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
