@@ -95,6 +95,11 @@ static const struct config_word log_words[] = {
       "does not see yet.")                                                                \
     X("DYAD_FSYNC_WRITE", BOOL, fsync_write, "0", 0, 0, NULL,                             \
       "Flush a file to its storage (fsync) before it is published.")                      \
+    X("DYAD_PORT_GUARD", BOOL, port_guard, "1", 0, 0, NULL,                               \
+      "Let nobody connect to UCX's TCP port who does not prove to be of the session. "    \
+      "0, in the whole session: where the guard cannot be had (glibc before 2.34, in "    \
+      "programs with MPI), or addresses change on the way (NAT), and nobody else can "    \
+      "reach the ports.")                                                                 \
     X("DYAD_SHARED_STORAGE", BOOL_WORD, shared_storage, "auto", 0, 0, shared_words,       \
       "Whether the managed directory is one and the same storage on all nodes. Then "     \
       "nothing is copied, a node that begins to write a file tells others, and an "       \

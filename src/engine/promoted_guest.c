@@ -35,6 +35,7 @@
 #include "boot/abort.h"
 #include "boot/member_claim.h"
 #include "boot/fdtable.h"
+#include "net/door.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -170,6 +171,8 @@ static int join(struct promoted_guest *promoted, const struct net_msg *msg)
         errno = EPROTO;
         return -1;
     }
+    if (!member->config->port_guard)
+        net_door_leave_open();
     if (!(member->worker = net_worker_create(member->loop, &member->self, msg->nranks,
                                              &worker_ops, promoted)) ||
         (n = net_peer_encode(&member->self, 0, blob, sizeof(blob))) < 0)
@@ -414,6 +417,7 @@ static void teardown(struct promoted_guest *promoted)
     }
     if (boot_abort_catch(worker_end, promoted) < 0) {
         promoted->aborted = true;
+        promoted->rc = -1; /* not once more with this copy of the libraries */
         boot_fdtable_close_all();
         return;
     }

@@ -294,8 +294,10 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_error, .arg = conn},
     };
+    net_door_expect(worker->door, peer->rank);
     ucs_status_t status =
         ucp_ep_create(conn->later ? conn->later->ucp : worker->ucp, &params, &conn->ep);
+    net_door_expect(worker->door, DYAD_RANK_NONE);
     if (status != UCS_OK) {
         char name[NET_WORKER_NAME_LEN];
         log_warn(

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "net/worker_impl.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 struct peer *net_worker_find_peer(struct net_worker *worker, uint32_t rank)
@@ -305,4 +306,88 @@ void net_worker_free_peers(struct net_worker *worker)
         HASH_DEL(worker->guests, guest);
         peer_free(guest);
     }
+}
+
+struct net_auth *net_worker_guest_auth(struct net_worker *worker, uint32_t id,
+                                       uint32_t incarnation)
+{
+    uint8_t key[NET_PEER_KEY_LEN];
+    struct net_auth *auth = NULL;
+
+    if (net_is_guest(id) && net_worker_guest_key(worker, id, incarnation, key) == 0)
+        auth = net_auth_create(key);
+    explicit_bzero(key, sizeof(key));
+    return auth;
+}
+
+/* --- keys and names of a door's tokens: those of frames --- */
+
+#define ANY_INCARNATION UINT32_MAX /* it is not known */
+
+/* Where UCX connects by itself to one that has connected to us, that one's key may not be known, nor it itself: but it knows
+ * ours. */
+static bool introduce(void *arg, uint32_t to, struct net_door_token *token)
+{
+    struct net_worker *worker = arg;
+    const struct peer *peer =
+        to == DYAD_RANK_NONE ? NULL : net_worker_find_peer(worker, to);
+
+    token->flags = peer && peer->auth ? 0 : FRAME_KEY_OF_SENDER;
+    token->from = worker->self.rank;
+    token->from_incarnation = worker->self.incarnation;
+    token->to = to;
+    token->to_incarnation = peer && peer->info ? peer->info->incarnation : ANY_INCARNATION;
+    return to != DYAD_RANK_NONE;
+}
+
+static bool admits(void *arg, const struct net_door_token *token)
+{
+    const struct net_worker *worker = arg;
+    const bool of_sender = token->flags & FRAME_KEY_OF_SENDER;
+
+    return !(token->flags & ~FRAME_KEY_OF_SENDER) && token->to == worker->self.rank &&
+           (token->to_incarnation == worker->self.incarnation ||
+            (of_sender && token->to_incarnation == ANY_INCARNATION)) &&
+           token->from != worker->self.rank && net_guest_rank(token->from) < worker->nranks;
+}
+
+static bool sign(void *arg, const struct net_door_token *token, const void *text,
+                 size_t len, uint8_t tag[NET_AUTH_TAG_LEN])
+{
+    struct net_worker *worker = arg;
+    const bool ours = token->from == worker->self.rank;
+    const bool of_sender = token->flags & FRAME_KEY_OF_SENDER;
+    const struct peer *peer = net_worker_find_peer(worker, ours ? token->to : token->from);
+    struct net_auth *auth = ours == of_sender ? worker->auth : peer ? peer->auth : NULL;
+    struct net_auth *own = NULL; /* of a promoted guest that is new */
+    bool done;
+
+    if (!ours && of_sender && net_is_guest(token->from) &&
+        !(peer && peer->info && peer->info->incarnation == token->from_incarnation))
+        auth = own = net_worker_guest_auth(worker, token->from, token->from_incarnation);
+    done = auth && net_auth_sign(auth, text, len, tag) == 0;
+    net_auth_destroy(own);
+    return done;
+}
+
+static void declined(void *arg, uint32_t rank)
+{
+    struct peer *peer = net_worker_find_peer(arg, rank);
+
+    if (peer)
+        peer->declined_at = util_clock_now();
+}
+
+const struct net_door_ops net_worker_door_ops = {
+    .introduce = introduce,
+    .sign = sign,
+    .admits = admits,
+    .declined = declined,
+};
+
+uint64_t net_worker_declined_at(struct net_worker *worker, uint32_t rank)
+{
+    const struct peer *peer = net_worker_find_peer(worker, rank);
+
+    return peer ? peer->declined_at : 0;
 }

@@ -48,18 +48,6 @@ static bool is_current(const struct peer *peer, const struct net_msg *msg)
     return peer->info && !peer->down && peer->info->incarnation == msg->source_incarnation;
 }
 
-/* The key of a promoted guest of which we know nothing. */
-static struct net_auth *guest_auth(struct net_worker *worker, const struct net_msg *msg)
-{
-    uint8_t key[NET_PEER_KEY_LEN];
-    struct net_auth *auth = NULL;
-
-    if (net_worker_guest_key(worker, msg->source, msg->source_incarnation, key) == 0)
-        auth = net_auth_create(key);
-    explicit_bzero(key, sizeof(key));
-    return auth;
-}
-
 /* Take a frame apart and verify it. *msg then points into it. *peer NULL: a promoted guest
  * that is not known yet. False: dropped. */
 static bool frame_open(struct net_worker *worker, const uint8_t *frame, size_t len,
@@ -109,7 +97,7 @@ static bool frame_open(struct net_worker *worker, const uint8_t *frame, size_t l
     struct net_auth *own = NULL; /* of a guest that is new */
     struct net_auth *auth = !of_sender ? worker->auth : *peer ? (*peer)->auth : NULL;
     if (of_sender && net_is_guest(msg->source) && !(*peer && is_current(*peer, msg)))
-        auth = own = guest_auth(worker, msg);
+        auth = own = net_worker_guest_auth(worker, msg->source, msg->source_incarnation);
     size_t signed_len = FRAME_PREFIX_LEN + message_len;
     bool proved = auth && net_auth_verify(auth, frame, signed_len, frame + signed_len);
     if (!proved)

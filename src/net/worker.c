@@ -27,6 +27,7 @@
 
 #define FLUSH_BOUND   (2 * UTIL_NSEC_PER_SEC)
 #define CLOSE_BOUND   (1 * UTIL_NSEC_PER_SEC)
+#define DOOR_EACH     64 /* turns of the loop with messages */
 #define PROGRESS_EFDS 16 /* there are two or three; others would be heard at the bound */
 
 /* A UCX that is given a name that it does not know says so on the program's standard
@@ -201,12 +202,32 @@ static unsigned progress(void *arg)
     struct net_worker *worker = arg;
     unsigned n = net_worker_progress(worker);
 
+    if (++worker->turns % DOOR_EACH ==
+        0) /* as long as there is anything the loop looks at no event */
+        net_door_turn(worker->door);
     return n + net_worker_tidy(worker);
 }
 
 static bool arm(void *arg)
 {
     return net_worker_arm(arg);
+}
+
+/* UCX's port takes what it gets from anybody. False: it is open, EPERM. */
+static bool is_shut(void)
+{
+#ifndef DYAD_SANITIZED /* whose runtime keeps our functions from UCX */
+    if (net_door_is_passed()) {
+        log_error(
+            "UCX's port cannot be guarded against other users and hosts: UCX was loaded "
+            "before "
+            "this library, and a second copy of it cannot be had (glibc 2.34 can). "
+            "DYAD_PORT_GUARD=0, in the whole session, leaves the port open");
+        errno = EPERM;
+        return false;
+    }
+#endif
+    return true;
 }
 
 /* The event is only there to wake the loop, which calls progress before it sleeps again. */
@@ -239,10 +260,14 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
     worker->auth = net_auth_create(self->key);
     if (!worker->auth)
         goto free_peers;
-    if (open_context(worker) < 0)
+    if (!(worker->door = net_door_create(loop, &net_worker_door_ops, worker)))
         goto destroy_auth;
+    if (open_context(worker) < 0)
+        goto destroy_door;
     if (open_worker(worker) < 0)
         goto cleanup_context;
+    if (!is_shut())
+        goto destroy_ucp;
     worker->watch = net_loop_watch(loop, worker->efd, EPOLLIN, on_event, worker);
     if (!worker->watch)
         goto destroy_ucp;
@@ -259,6 +284,10 @@ destroy_ucp:
 cleanup_context:
     saved = errno;
     ucp_cleanup(worker->context);
+    errno = saved;
+destroy_door:
+    saved = errno;
+    net_door_destroy(worker->door);
     errno = saved;
 destroy_auth:
     net_auth_destroy(worker->auth);
@@ -282,6 +311,7 @@ static void progress_until(struct net_worker *worker,
     uint64_t end = util_clock_now() + bound;
 
     for (;;) {
+        net_door_turn(worker->door); /* who leaves, too, may have to be let in first */
         while (net_worker_progress(worker) + net_worker_run_done(worker) > 0)
             ;
         uint64_t now = util_clock_now();
@@ -289,9 +319,11 @@ static void progress_until(struct net_worker *worker,
             return;
         if (!net_worker_arm(worker))
             continue;
-        struct pollfd efds[PROGRESS_EFDS] = {{.fd = worker->efd, .events = POLLIN}};
+        struct pollfd efds[PROGRESS_EFDS] = {
+            {.fd = worker->efd, .events = POLLIN},
+            {.fd = net_door_fd(worker->door), .events = POLLIN}};
         struct later_worker *later;
-        nfds_t n = 1;
+        nfds_t n = 2;
         DL_FOREACH(worker->later_workers, later)
         {
             if (n < PROGRESS_EFDS)
@@ -365,6 +397,7 @@ void net_worker_abandon(struct net_worker *worker)
     net_loop_set_progress(worker->loop, NULL, NULL, NULL);
     net_watch_destroy(worker->watch);
     net_worker_later_sleep(worker);
+    net_door_shut(worker->door);
     leave_to_image(worker);
 }
 
@@ -377,6 +410,7 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     net_loop_set_progress(worker->loop, NULL, NULL, NULL);
     net_watch_destroy(worker->watch);
     net_worker_later_sleep(worker);
+    net_door_sleep(worker->door);
 
     net_worker_cancel_queued(worker, ECANCELED);
     start_flush(worker);
@@ -385,12 +419,14 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     progress_until(worker, all_returned, CLOSE_BOUND);
 
     if (image_ends) { /* see the header */
+        net_door_shut(worker->door);
         leave_to_image(worker);
         return;
     }
     net_worker_later_free(worker, true);
     ucp_worker_destroy(worker->ucp);
     ucp_cleanup(worker->context);
+    net_door_destroy(worker->door);
     /* UCX touches no buffer any more, so what it has not given back is ours again. */
     net_worker_free_receives(worker);
     net_worker_free_conns(worker);
@@ -404,4 +440,5 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats)
 {
     *stats = worker->stats;
+    stats->refused = net_door_refused(worker->door);
 }

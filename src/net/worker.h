@@ -66,6 +66,7 @@ typedef void (*net_send_fn)(void *arg, int status);
 struct net_worker_stats {
     uint64_t messages_received;
     uint64_t rejected;  /* frames dropped: not verified or malformed */
+    uint64_t refused;   /* connections that did not prove to be of the session */
     uint32_t endpoints; /* open now */
 };
 
@@ -127,6 +128,9 @@ const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
 
 /* When the last message came from the peer (util_clock_now()); 0: never. */
 uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank);
+
+/* When a connection to it was closed by who listens at its address, in place of a proof (net/door.h); 0: never. */
+uint64_t net_worker_declined_at(struct net_worker *worker, uint32_t rank);
 
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats);
 

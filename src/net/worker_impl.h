@@ -17,6 +17,7 @@
 #include <uthash.h>
 
 #include "net/auth.h"
+#include "net/door.h"
 #include "net/worker.h"
 
 /* A frame: prefix, encoded message, tag. The tag covers prefix and message. DATA payload
@@ -87,7 +88,8 @@ struct peer {
     unsigned closing;   /* conns that have failed and are not gone yet */
     struct send *queue; /* its address, or a key for it, is not known */
     unsigned queued;
-    uint64_t heard_at; /* something came from it */
+    uint64_t heard_at;    /* something came from it */
+    uint64_t declined_at; /* it, or another one at its address, did not let us in */
     /* What the user is to be told at the next tidy. */
     struct peer *todo_next;
     bool todo_listed, todo_need, todo_down, todo_unanswered;
@@ -124,6 +126,8 @@ struct net_worker {
     int efd;
     struct net_watch *watch;
     struct net_auth *auth; /* our own key */
+    struct net_door *door;
+    unsigned turns;
 
     struct peer **peers; /* [nranks], made when first named */
     struct peer *guests; /* made when one has proved itself, or its member names it */
@@ -158,6 +162,12 @@ struct peer *net_worker_find_peer(struct net_worker *worker, uint32_t rank);
 /* The key of a promoted guest, from its member's. 0, or -1: that is not known here. */
 int net_worker_guest_key(struct net_worker *worker, uint32_t id, uint32_t incarnation,
                          uint8_t key[NET_PEER_KEY_LEN]);
+/* The key of a promoted guest of which nothing else is known; to be destroyed. NULL: it is no guest, or its member is not
+ * known. */
+struct net_auth *net_worker_guest_auth(struct net_worker *worker, uint32_t id,
+                                       uint32_t incarnation);
+/* For worker->door. */
+extern const struct net_door_ops net_worker_door_ops;
 /* A HELLO (knows_ours: it was signed with our key) or a blob tells of a peer. 0 (also for
  * old news), or -1 with errno. */
 int net_worker_learn(struct net_worker *worker, const struct net_peer *info,

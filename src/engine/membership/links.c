@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/door.h"
 #include "util/log.h"
 
 static int table_send(void *arg, uint32_t rank, struct net_msg *msg)
@@ -267,6 +268,8 @@ static int links_open(struct member *member)
     member->table_ops.wall = table_wall;
     member->table_ops.set_timer = table_set_timer;
     member->table_ops.silent = table_silent;
+    if (!member->config->port_guard)
+        net_door_leave_open();
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||

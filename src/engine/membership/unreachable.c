@@ -150,12 +150,13 @@ void unreachable_heard(struct member *member, uint32_t rank)
 }
 
 /* A refusal does not count if the rank is on another node and we have no interface that
- * is up: then it is this node that is cut off. */
+ * is up: then it is this node that is cut off. Nor if somebody listens there, who does not let us in. */
 bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t begun)
 {
     const struct net_peer *peer = net_worker_peer(member->worker, rank);
 
     return util_clock_now() - begun <= REFUSED &&
+           net_worker_declined_at(member->worker, rank) < begun &&
            ((peer && strcmp(peer->node, member->self.node) == 0) || interface_is_up());
 }
 

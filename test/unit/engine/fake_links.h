@@ -19,11 +19,12 @@
 struct links_rank {
     struct net_peer peer;
     bool known;
-    uint64_t heard; /* when last; UINT64_MAX: all the time */
-    unsigned pings; /* that were sent to it */
-    unsigned asked; /* that it was to say that all it has published is with us */
-    unsigned downs; /* net_worker_peer_down() was called for it */
-    unsigned gets;  /* the launcher was asked for it */
+    uint64_t heard;    /* when last; UINT64_MAX: all the time */
+    uint64_t declined; /* when somebody at its address last did not let us in */
+    unsigned pings;    /* that were sent to it */
+    unsigned asked;    /* that it was to say that all it has published is with us */
+    unsigned downs;    /* net_worker_peer_down() was called for it */
+    unsigned gets;     /* the launcher was asked for it */
     enum boot_pmix_wanted wanted; /* ... the last time, for this */
     enum dht_missing missing;     /* as the table was told last */
     bool there;                   /* as the launcher's side was told */

@@ -195,6 +195,13 @@ static void test_nobody_listens(void **state)
     unreachable_kept(links_member, ASKED, false);
     unreachable_unanswered(links_member, ASKED);
     is_missing(); /* others may have waited for the node's hardware address: once more */
+    links_rank[ASKED].declined = UINT64_MAX;
+    for (int i = 0; i < 3; i++)
+        unreachable_unanswered(links_member, ASKED);
+    is_missing(); /* somebody listens, who does not let us in */
+    links_rank[ASKED].declined = 0;
+    unreachable_ask(links_member, ASKED);
+    unreachable_unanswered(links_member, ASKED);
     unreachable_unanswered(links_member, ASKED);
     assert_false(unreachable_is_missing(links_member, ASKED));
 }
