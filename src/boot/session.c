@@ -40,6 +40,8 @@ static int join(struct boot_session *session)
     if (session_dir_open(dir, session->ranks) < 0 ||
         session_dir_take_slot(dir, &session->place.slot, &session->place.incarnation) < 0)
         return -1;
+    if (session->place.slot == 0) /* one says it */
+        session_dir_look_above(dir);
     ranks = session_dir_ranks(dir);
     session->reported = calloc(ranks, sizeof(*session->reported));
     if (!session->reported || session_map_create(&session->map, &session->job, ranks) < 0) {

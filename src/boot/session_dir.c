@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 
 #include "boot/member_claim.h"
 #include "boot/session_dir_impl.h"
+#include "boot/session_trust.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
@@ -215,64 +217,7 @@ uint64_t session_dir_node(const struct session_dir *d)
 
 int session_dir_enter(const struct session_dir *d)
 {
-    return open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-/* Ours alone? Made if it is not there. 0 or -1 with errno, logged. */
-static int check_directory(const char *path)
-{
-    struct stat st;
-    int fd;
-
-    if (mkdir(path, 0700) == 0) {
-        /* An odd umask must not keep ourselves out. */
-        if (stat(path, &st) == 0 && (st.st_mode & 0777) != 0700)
-            (void)!chmod(path, 0700);
-    } else if (errno != EEXIST) {
-        int error = errno;
-        if (stat(path, &st) < 0) { /* EROFS and the like of what is there do not matter */
-            errno = error;
-            log_error("session directory %s cannot be made: %m%s", path,
-                      error == ENOENT
-                          ? "; make its parent directory, on a file system that "
-                            "all nodes see (DYAD_SESSION_DIR)"
-                          : " (DYAD_SESSION_DIR)");
-            errno = error;
-            return -1;
-        }
-    }
-    if ((fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fstat(fd, &st) < 0) {
-        int error = errno;
-        if (error == ENOTDIR)
-            log_error(
-                "%s is not a directory: set DYAD_SESSION_DIR to one, or to a name that "
-                "does not exist yet",
-                path);
-        else
-            log_error("session directory %s cannot be opened: %m", path);
-        if (fd >= 0)
-            close(fd);
-        errno = error;
-        return -1;
-    }
-    close(fd);
-    if (st.st_uid != geteuid()) {
-        log_error(
-            "session directory %s belongs to user %u, and this process to user %u: set "
-            "DYAD_SESSION_DIR to a directory of your own",
-            path, (unsigned)st.st_uid, (unsigned)geteuid());
-        errno = EPERM;
-        return -1;
-    }
-    if (st.st_mode & 077) {
-        log_error(
-            "session directory %s is open to other users (mode %04o), and what is in "
-            "it lets one read your files: close it with chmod 700 %s",
-            path, (unsigned)st.st_mode & 07777, path);
-        errno = EPERM;
-        return -1;
-    }
-    return 0;
+    return session_trust_enter(d->top, d->path);
 }
 
 void session_dir_log(const struct session_dir *d, int error)
@@ -352,11 +297,28 @@ foreign:
     return -1;
 }
 
+/* The user's own link may lead there. From now on none does. */
+static int resolve(struct session_dir *d)
+{
+    char *top = realpath(d->top, NULL), *path = NULL;
+
+    if (!top || asprintf(&path, "%s%s", top, d->path + strlen(d->top)) < 0) {
+        log_error("session directory %s cannot be found: %m", d->top);
+        free(top);
+        return -1;
+    }
+    free(d->top);
+    free(d->path);
+    d->top = top;
+    d->path = path;
+    return 0;
+}
+
 int session_dir_open(struct session_dir *d, uint32_t ranks)
 {
     int fd, rc;
 
-    if (check_directory(d->top) < 0 || check_directory(d->path) < 0)
+    if (session_trust_make(d->top) < 0 || session_trust_make(d->path) < 0 || resolve(d) < 0)
         return -1;
     if ((fd = session_dir_enter(d)) < 0) {
         log_error("session directory %s cannot be opened: %m", d->path);
@@ -374,6 +336,11 @@ int session_dir_open(struct session_dir *d, uint32_t ranks)
         return -1;
     }
     return 0;
+}
+
+void session_dir_look_above(const struct session_dir *d)
+{
+    session_trust_look_above(d->top);
 }
 
 /* --- lists --- */
@@ -513,6 +480,15 @@ static int read_entry(const struct session_dir *d, const struct name *name, void
     if (file < 0) {
         if (errno == ENOENT)
             errno = ESRCH;
+        return -1;
+    }
+    if (!session_trust_is_ours(file)) {
+        static atomic_bool said; /* once in a process: it is looked at again and again */
+        if (!atomic_exchange(&said, true))
+            log_error("%s/%s is not what this library makes: it is not believed", d->path,
+                      text);
+        util_fd_close(file);
+        errno = EPERM;
         return -1;
     }
     while (len < size && (n = read(file, (char *)buf + len, size - len)) != 0) {

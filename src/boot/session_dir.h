@@ -42,6 +42,8 @@ void session_dir_destroy(struct session_dir *d);
 /* Check the directory, or make it; read its id and number of slots, or make them, with
  * `ranks` slots. 0, or -1 with errno, logged. */
 int session_dir_open(struct session_dir *d, uint32_t ranks);
+/* Warn if other users can put another directory in its place. */
+void session_dir_look_above(const struct session_dir *d);
 const char *session_dir_id(const struct session_dir *d);
 uint32_t session_dir_ranks(const struct session_dir *d);
 /* [ranks], as of the last list. */

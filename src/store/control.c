@@ -53,7 +53,7 @@ int store_control_private(int parent, const char *name)
         return -1;
     if (fstat(fd, &st) < 0)
         goto error_close;
-    if (st.st_uid != geteuid() && geteuid() != 0) {
+    if (st.st_uid != geteuid()) { /* for root, too: what is in it is believed */
         errno = EACCES;
         goto error_close;
     }
@@ -71,6 +71,14 @@ int store_control_open(const struct store_dir *dir)
     int root = store_dir_fd(dir);
     int control =
         openat(root, STORE_CONTROL_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    /* Another one may have come in its place, where others can write. */
+    if (control >= 0 && (fstat(control, &st) < 0 || st.st_uid != geteuid())) {
+        util_fd_close(control);
+        errno = EPERM;
+        return -1;
+    }
     if (control < 0 && (errno == ENOENT || errno == EACCES)) {
         control = store_control_private(root, STORE_CONTROL_DIR);
         if (control >= 0) {

@@ -72,7 +72,17 @@ void fetch_report(struct store_fetch *fetch, const char *doing)
     }
 }
 
-/* 0, -1: EBUSY. */
+/* Not what another user has put there, nor a second name: of a file elsewhere, or of the one in place (its process was
+ * killed where a rename is a link and an unlink). */
+static bool is_left_over(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           st.st_nlink <= 1;
+}
+
+/* 0, -1: EBUSY. What is no left-over of ours makes room: the directory is ours, and we hold the name. */
 static int hold(struct store_fetch *fetch)
 {
     for (;;) {
@@ -82,8 +92,12 @@ static int hold(struct store_fetch *fetch)
             return -1;
         if (store_lock_take(fetch->fd) < 0)
             break;
-        if (store_lock_current(fetch->fd, fetch->tmpdir, fetch->name))
-            return 0;
+        if (store_lock_current(fetch->fd, fetch->tmpdir, fetch->name)) {
+            if (is_left_over(fetch->fd))
+                return 0;
+            if (unlinkat(fetch->tmpdir, fetch->name, 0) < 0 && errno != ENOENT)
+                break;
+        }
         close(fetch->fd);
     }
     util_fd_close(fetch->fd);

@@ -10,9 +10,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct {
@@ -35,20 +37,45 @@ enum util_log_level util_log_threshold(void)
     return settings.level;
 }
 
-/* Write it all; a log line that cannot be written is dropped: there is nobody to tell. */
-static void write_line(const char *line, size_t len)
+/* A link of the user's own, or of root's, leads on, once; another user may have put one there to have lines in a file of
+ * the user's. -1 with errno. */
+static int follow(const char *path, int flags)
 {
-    int fd = STDERR_FILENO;
-    bool opened = false;
+    char target[PATH_MAX];
+    struct stat st;
+    int link = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd = -1;
+    ssize_t n;
 
-    if (settings.file[0]) {
-        fd =
-            open(settings.file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
-        if (fd < 0)
-            fd = STDERR_FILENO;
-        else
-            opened = true;
+    if (link < 0)
+        return -1;
+    if (fstat(link, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0) &&
+        (n = readlinkat(link, "", target, sizeof(target) - 1)) > 0 && target[0] == '/') {
+        target[n] = '\0';
+        fd = open(target, flags, 0600);
     }
+    close(link);
+    return fd;
+}
+
+/* The file, or -1. No FIFO: nobody may read it. */
+static int open_file(const char *path)
+{
+    const int flags =
+        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
+    int fd = open(path, flags, 0600);
+    struct stat st;
+
+    if (fd < 0 && errno == ELOOP)
+        fd = follow(path, flags);
+    if (fd < 0 || (fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Write it all; what cannot be written is dropped: there is nobody to tell. */
+static void write_all(int fd, const char *line, size_t len)
+{
     while (len > 0) {
         ssize_t n = write(fd, line, len);
         if (n < 0 && errno == EINTR)
@@ -58,8 +85,43 @@ static void write_line(const char *line, size_t len)
         line += n;
         len -= (size_t)n;
     }
-    if (opened)
-        close(fd);
+}
+
+static void write_line(const char *line, size_t len)
+{
+    static atomic_bool said; /* any thread; a second line of the kind would do no harm */
+    static const char instead[] =
+        "dyad: error: DYAD_LOG_FILE cannot be written, or is a FIFO, or a link of another "
+        "user's or a relative one: its "
+        "lines come here\n";
+    int fd = STDERR_FILENO, file = -1;
+
+    if (strcmp(settings.file, "/dev/stdout") == 0)
+        fd = STDOUT_FILENO;
+    else if (settings.file[0] && strcmp(settings.file, "/dev/stderr") != 0 &&
+             (file = open_file(settings.file)) < 0 && !atomic_exchange(&said, true))
+        write_all(fd, instead, sizeof(instead) - 1);
+    write_all(file < 0 ? fd : file, line, len);
+    if (file >= 0)
+        close(file);
+}
+
+/* A name of a file may have control characters in it: a line is one line, and a terminal is told nothing. Those of
+ * C1 are two bytes in UTF-8. The length of what is in `to`, which has room for four bytes for each of `len`, and one more. */
+static size_t escape(const char *from, size_t len, char *to)
+{
+    const unsigned char *p = (const unsigned char *)from;
+    size_t n = 0, again = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if (p[i] == 0xc2 && i + 1 < len && p[i + 1] >= 0x80 && p[i + 1] < 0xa0)
+            again = i + 2;
+        if (p[i] >= 0x20 && p[i] != 0x7f && i >= again)
+            to[n++] = (char)p[i];
+        else
+            n += (size_t)snprintf(to + n, 5, "\\x%02x", p[i]);
+    }
+    return n;
 }
 
 void util_log(enum util_log_level level, const char *fmt, ...)
@@ -68,7 +130,7 @@ void util_log(enum util_log_level level, const char *fmt, ...)
         return;
 
     int saved = errno;
-    char line[2048];
+    char line[2048], text[4 * sizeof(line) + 1];
     int n = snprintf(line, sizeof(line), "dyad[%d%s%s]: %s: ", (int)getpid(),
                      settings.tag[0] ? " " : "", settings.tag,
                      level_name[level < 0 ? UTIL_LOG_INFO : level]);
@@ -85,7 +147,8 @@ void util_log(enum util_log_level level, const char *fmt, ...)
         len = sizeof(line) - 2;
         memcpy(line + len - 3, "...", 3);
     }
-    line[len++] = '\n';
-    write_line(line, len);
+    len = escape(line, len, text);
+    text[len++] = '\n';
+    write_line(text, len);
     errno = saved;
 }

@@ -43,6 +43,7 @@ static void change(void)
 #define write(fd, p, len)         (change(), write(fd, p, len))
 #define openat(...)               (change(), openat(__VA_ARGS__))
 #define fsync(fd)                 (change(), fsync(fd))
+#include "boot/session_trust.c"
 #include "boot/session_dir.c"
 #include "boot/session_slot.c"
 #undef mkdir

@@ -32,6 +32,19 @@ static void private_directories(void **state)
     assert_int_equal(store_control_subdir(s->dir, "link"), -1); /* nobody leads us out */
 }
 
+/* What is in it is believed, by root as well. */
+static void another_users(void **state)
+{
+    struct scratch *s = *state;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(mkdir(scratch_path(s, ".dyad/sub"), 0777), 0);
+    assert_int_equal(chown(scratch_path(s, ".dyad/sub"), 1, 1), 0);
+    assert_int_equal(store_control_subdir(s->dir, "sub"), -1);
+    assert_int_equal(errno, EACCES);
+}
+
 /* Removed under a running job it comes back with the id that it had. */
 static void comes_back(void **state)
 {
@@ -138,7 +151,8 @@ static void temporaries(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
-    const struct CMUnitTest tests[] = {TEST(private_directories), TEST(comes_back),
-                                       TEST(one_id), TEST(damaged_id), TEST(temporaries)};
+    const struct CMUnitTest tests[] = {TEST(private_directories), TEST(another_users),
+                                       TEST(comes_back),          TEST(one_id),
+                                       TEST(damaged_id),          TEST(temporaries)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

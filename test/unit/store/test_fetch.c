@@ -152,6 +152,48 @@ static void never_partial(void **state)
     assert_int_equal(fetch_text(s, "g", "x", 0), 0);
 }
 
+/* What a dead process has left is taken over; another user's file, and a second name of a file elsewhere, make room. */
+static void left_by_whom(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("f", 4);
+    char name[64] = "";
+    struct dirent *each;
+    DIR *dir;
+
+    for (int what = 0; what < 3; what++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct store_fetch *fetch = in_use = store_fetch_begin(s->dir, &entry);
+            CHILD_CHECK(fetch && store_fetch_write(fetch, 0, "zzzz", 4) == 0);
+            _exit(0);
+        }
+        scratch_join(pid);
+        assert_non_null(dir = opendir(scratch_path(s, ".dyad/tmp")));
+        while ((each = readdir(dir)))
+            if (each->d_name[0] != '.')
+                snprintf(name, sizeof(name), ".dyad/tmp/%.40s", each->d_name);
+        closedir(dir);
+        if (what == 1)
+            assert_int_equal(linkat(AT_FDCWD, scratch_path(s, name), store_dir_fd(s->dir),
+                                    "elsewhere", 0),
+                             0);
+        if (what == 2 && (geteuid() != 0 || chown(scratch_path(s, name), 1, 1) < 0))
+            break;
+        in_use = store_fetch_begin(s->dir, &entry);
+        assert_non_null(in_use);
+        struct stat st;
+        assert_int_equal(stat(scratch_path(s, name), &st), 0);
+        assert_int_equal(st.st_uid, geteuid());
+        assert_int_equal(st.st_size, 0);
+        if (what == 1) {
+            assert_int_equal(stat(scratch_path(s, "elsewhere"), &st), 0);
+            assert_int_equal(st.st_size, 4);
+        }
+        store_fetch_abort(in_use);
+    }
+}
+
 static void one_per_node(void **state)
 {
     struct scratch *s = *state;
@@ -712,6 +754,7 @@ int main(void)
         TEST(arrives_whole),
         TEST(replaces_only_when_told),
         TEST(never_partial),
+        TEST(left_by_whom),
         TEST(one_per_node),
         TEST(a_crowd),
         TEST(cleans_after_the_dead),
