@@ -100,6 +100,10 @@ static const struct config_word log_words[] = {
       "0, in the whole session: where the guard cannot be had (glibc before 2.34, in "    \
       "programs with MPI), or addresses change on the way (NAT), and nobody else can "    \
       "reach the ports.")                                                                 \
+    X("DYAD_INTEGRITY", BOOL, integrity, "1", 0, 0, NULL,                                 \
+      "Let a MAC show whether the bytes of files were changed on their way. 0, in the "   \
+      "whole session: on a network whose every user is trusted; large files then move "   \
+      "faster.")                                                                          \
     X("DYAD_SHARED_STORAGE", BOOL_WORD, shared_storage, "auto", 0, 0, shared_words,       \
       "Whether the managed directory is one and the same storage on all nodes. Then "     \
       "nothing is copied, a node that begins to write a file tells others, and an "       \

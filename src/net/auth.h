@@ -7,6 +7,9 @@
  * file). A message between two members carries a MAC with the key of one of them, which
  * the other has read; one bit in the frame says whose key. So a notify to a waiter uses
  * the home's key, which the waiter read before it asked.
+ *
+ * Payloads have a MAC of their own, AES-256-GMAC (NIST SP 800-38D), which a core makes of 3 to 4 GB in a second (HMAC: 1 to 2).
+ * Its key is derived from that of the frame; a nonce is made once: of the sender's rank, incarnation and a number.
  */
 #ifndef DYAD_NET_AUTH_H
 #define DYAD_NET_AUTH_H
@@ -17,7 +20,8 @@
 
 #include "net/peer.h"
 
-#define NET_AUTH_TAG_LEN 16
+#define NET_AUTH_TAG_LEN   16
+#define NET_AUTH_NONCE_LEN 16
 
 /* Fill buf with len bytes of the kernel's randomness. 0 or -1 with errno. Thread-safe. */
 int net_auth_random(void *buf, size_t len);
@@ -44,5 +48,12 @@ int net_auth_sign(struct net_auth *auth, const void *data, size_t len,
 /* True if tag is right; constant time in the tag. */
 bool net_auth_verify(struct net_auth *auth, const void *data, size_t len,
                      const uint8_t tag[NET_AUTH_TAG_LEN]);
+
+/* The same of a payload. One key and nonce are for one payload only. */
+int net_auth_sign_payload(struct net_auth *auth, const uint8_t nonce[NET_AUTH_NONCE_LEN],
+                          const void *data, size_t len, uint8_t tag[NET_AUTH_TAG_LEN]);
+bool net_auth_verify_payload(struct net_auth *auth, const uint8_t nonce[NET_AUTH_NONCE_LEN],
+                             const void *data, size_t len,
+                             const uint8_t tag[NET_AUTH_TAG_LEN]);
 
 #endif

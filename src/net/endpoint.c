@@ -172,8 +172,13 @@ static void conn_free(struct conn *conn)
  * late as this: the receiver's if we know it, else ours if it is known to the receiver. */
 static int frame_seal(struct net_worker *worker, struct peer *peer, struct send *send)
 {
-    uint8_t version = FRAME_VERSION, flags = peer->auth ? 0 : FRAME_KEY_OF_SENDER;
-    uint32_t len = (uint32_t)(send->frame_len - FRAME_OVERHEAD);
+    uint8_t version = FRAME_VERSION,
+            flags = (uint8_t)((peer->auth ? 0 : FRAME_KEY_OF_SENDER) |
+                              (send->proof_len ? FRAME_PROOF : 0));
+    uint32_t len = (uint32_t)(send->frame_len - FRAME_OVERHEAD - send->proof_len);
+    size_t signed_len = send->frame_len - NET_AUTH_TAG_LEN;
+    struct net_auth *auth = peer->auth ? peer->auth : worker->auth;
+    uint8_t *proof = send->frame + FRAME_PREFIX_LEN + len, nonce[NET_AUTH_NONCE_LEN];
     uint16_t zero = 0;
     struct codec c = codec_writer(send->frame, FRAME_PREFIX_LEN);
 
@@ -182,8 +187,16 @@ static int frame_seal(struct net_worker *worker, struct peer *peer, struct send 
     codec_u16(&c, &zero);
     codec_u32(&c, &len);
     codec_u32(&c, &peer->rank);
-    return net_auth_sign(peer->auth ? peer->auth : worker->auth, send->frame,
-                         FRAME_PREFIX_LEN + len, send->frame + FRAME_PREFIX_LEN + len);
+    if (send->proof_len) {
+        c = codec_writer(proof, 8);
+        codec_u64(&c, &worker->proofs);
+        worker->proofs++;
+        net_worker_nonce(worker->self.rank, worker->self.incarnation, proof, nonce);
+        if (net_auth_sign_payload(auth, nonce, send->payload, send->payload_len,
+                                  proof + 8) < 0)
+            return -1;
+    }
+    return net_auth_sign(auth, send->frame, signed_len, send->frame + signed_len);
 }
 
 static void on_sent(void *request, ucs_status_t status, void *arg)
@@ -244,13 +257,16 @@ static struct send *send_create(struct net_worker *worker, struct net_msg *msg,
     if (len < 0)
         return NULL;
 
-    struct send *send = malloc(sizeof(*send) + FRAME_OVERHEAD + (size_t)len);
+    size_t proof_len = payload_len > 0 && worker->self.integrity ? FRAME_PROOF_LEN : 0;
+    size_t frame_len = FRAME_OVERHEAD + (size_t)len + proof_len;
+    struct send *send = malloc(sizeof(*send) + frame_len);
     if (!send)
         return NULL;
     *send = (struct send){
         .payload = payload,
         .payload_len = payload_len,
-        .frame_len = FRAME_OVERHEAD + (size_t)len,
+        .frame_len = frame_len,
+        .proof_len = proof_len,
     };
     memcpy(send->frame + FRAME_PREFIX_LEN, worker->scratch, (size_t)len);
     return send;
@@ -368,6 +384,11 @@ int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *ms
     struct send *send = send_create(worker, msg, payload, payload_len);
     if (!send)
         return -1;
+    if (payload_len > 0 && send->frame_len > worker->header_max) {
+        free(send);
+        errno = EMSGSIZE;
+        return -1;
+    }
     send->fn = fn;
     send->arg = arg;
     if (!net_worker_can_sign(peer)) {

@@ -121,6 +121,7 @@ static bool agrees(const struct net_worker *worker, struct peer *peer,
         {"DYAD_KEY_DEPTH", worker->self.depth, info->depth},
         {"DYAD_KEY_BINS", worker->self.bins, info->bins},
         {"DYAD_REPLICAS", worker->self.replicas, info->replicas},
+        {"DYAD_INTEGRITY", worker->self.integrity, info->integrity},
     };
 
     char theirs[NET_WORKER_NAME_LEN], ours[NET_WORKER_NAME_LEN];

@@ -57,7 +57,8 @@ struct net_peer {
         key[NET_PEER_KEY_LEN]; /* authenticates messages with this member; zero in HELLO */
     uint8_t storage_producer[DYAD_STORAGE_ID_LEN]; /* all zero: no such DMD */
     uint8_t storage_consumer[DYAD_STORAGE_ID_LEN];
-    bool serves;                      /* it runs no program, and stays (boot/identity.h) */
+    bool integrity; /* DYAD_INTEGRITY, must agree: payloads have a proof */
+    bool serves;    /* it runs no program, and stays (boot/identity.h) */
     char node[NET_PEER_NODE_MAX + 1]; /* DYAD_NODE or host name + boot id */
     char dmd_producer[PATH_MAX];      /* absolute, "" if none */
     char dmd_consumer[PATH_MAX];

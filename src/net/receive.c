@@ -2,9 +2,9 @@
  * receive.c - frames that come in
  *
  * Nothing in a frame is believed before its MAC was verified, but its message is decoded
- * before that, to learn whose key to verify with; the decoder bears any input. A payload is
- * not covered by the MAC (that would cost more than to move it): its length is, and where
- * it belongs. A small payload is copied from UCX's buffer into one of malloc; a large one
+ * before that, to learn whose key to verify with; the decoder bears any input. A payload's
+ * proof is verified when all of it is here; if that is wrong it is dropped, and the connection
+ * with it: both ends then end what they wait for. A small payload is copied from UCX's buffer into one of malloc; a large one
  * is announced first, and is received straight into its final buffer, which is not
  * allocated before the frame was verified.
  */
@@ -48,11 +48,21 @@ static bool is_current(const struct peer *peer, const struct net_msg *msg)
     return peer->info && !peer->down && peer->info->incarnation == msg->source_incarnation;
 }
 
-/* Take a frame apart and verify it. *msg then points into it. *peer NULL: a promoted guest
- * that is not known yet. False: dropped. */
+/* What frame_open() finds. */
+struct opened {
+    struct net_msg msg; /* points into the frame */
+    struct peer *peer;  /* NULL: a promoted guest that is not known yet */
+    bool knows_ours;
+    size_t message_len;
+    const uint8_t *proof; /* NULL: none */
+};
+
+/* Take a frame apart and verify it. False: dropped. */
 static bool frame_open(struct net_worker *worker, const uint8_t *frame, size_t len,
-                       struct net_msg *msg, struct peer **peer, bool *knows_ours)
+                       struct opened *opened)
 {
+    struct net_msg *msg = &opened->msg;
+    struct peer **peer = &opened->peer;
     uint8_t version = 0, flags = 0;
     uint16_t zero = 0;
     uint32_t message_len = 0, destination = 0;
@@ -70,8 +80,10 @@ static bool frame_open(struct net_worker *worker, const uint8_t *frame, size_t l
         reject(worker, why, DYAD_RANK_NONE);
         return false;
     }
-    if (c.failed || flags & ~FRAME_KEY_OF_SENDER || zero || len < FRAME_OVERHEAD ||
-        message_len != len - FRAME_OVERHEAD) {
+    size_t proof_len = flags & FRAME_PROOF ? FRAME_PROOF_LEN : 0;
+    if (c.failed || flags & ~(FRAME_KEY_OF_SENDER | FRAME_PROOF) || zero ||
+        len < FRAME_OVERHEAD + proof_len ||
+        message_len != len - FRAME_OVERHEAD - proof_len) {
         reject(worker, "malformed frame", DYAD_RANK_NONE);
         return false;
     }
@@ -98,13 +110,43 @@ static bool frame_open(struct net_worker *worker, const uint8_t *frame, size_t l
     struct net_auth *auth = !of_sender ? worker->auth : *peer ? (*peer)->auth : NULL;
     if (of_sender && net_is_guest(msg->source) && !(*peer && is_current(*peer, msg)))
         auth = own = net_worker_guest_auth(worker, msg->source, msg->source_incarnation);
-    size_t signed_len = FRAME_PREFIX_LEN + message_len;
+    size_t signed_len = len - NET_AUTH_TAG_LEN;
     bool proved = auth && net_auth_verify(auth, frame, signed_len, frame + signed_len);
     if (!proved)
         reject(worker, auth ? "wrong key" : "unknown key", msg->source);
     net_auth_destroy(own);
-    *knows_ours = !of_sender;
+    opened->knows_ours = !of_sender;
+    opened->message_len = message_len;
+    opened->proof = proof_len ? frame + FRAME_PREFIX_LEN + message_len : NULL;
     return proved;
+}
+
+void net_worker_nonce(uint32_t rank, uint32_t incarnation, const uint8_t number[8],
+                      uint8_t nonce[NET_AUTH_NONCE_LEN])
+{
+    struct codec c = codec_writer(nonce, NET_AUTH_NONCE_LEN);
+
+    codec_u32(&c, &rank);
+    codec_u32(&c, &incarnation);
+    memcpy(nonce + 8, number, 8);
+}
+
+/* `proof` NULL: none came, which frame_open()'s caller has let pass. */
+static bool payload_is_right(struct net_worker *worker, struct peer *peer,
+                             const struct net_msg *msg, bool of_sender,
+                             const uint8_t *proof, const void *payload, size_t len)
+{
+    struct net_auth *auth = of_sender ? peer->auth : worker->auth;
+    uint8_t nonce[NET_AUTH_NONCE_LEN];
+
+    if (!proof || !worker->self.integrity)
+        return true;
+    net_worker_nonce(msg->source, msg->source_incarnation, proof, nonce);
+    if (auth && net_auth_verify_payload(auth, nonce, payload, len, proof + 8))
+        return true;
+    reject(worker, "bytes that were changed on their way", msg->source);
+    net_worker_fail(worker, peer, EBADMSG); /* both ends end what they wait for */
+    return false;
 }
 
 static void receive_hello(struct net_worker *worker, const struct net_msg *msg,
@@ -175,11 +217,15 @@ static void receive_free(struct receive *receive)
 static void receive_deliver(struct receive *receive)
 {
     struct net_worker *worker = receive->worker;
+    struct peer *peer;
     struct net_msg msg;
 
     if (!worker->destroying &&
         net_msg_decode(&msg, receive->message, receive->message_len) == 0 &&
-        is_current(net_worker_find_peer(worker, msg.source), &msg)) {
+        (peer = net_worker_find_peer(worker, msg.source)) && is_current(peer, &msg) &&
+        payload_is_right(worker, peer, &msg, receive->of_sender,
+                         receive->proven ? receive->proof : NULL, receive->payload,
+                         receive->payload_len)) {
         void *payload = receive->payload;
         receive->payload = NULL;
         worker->ops->receive(worker->arg, &msg, payload, receive->payload_len);
@@ -202,9 +248,9 @@ static void on_received(void *request, ucs_status_t status, size_t len, void *ar
 }
 
 static ucs_status_t receive_start(struct net_worker *worker, const uint8_t *frame,
-                                  size_t frame_len, void *desc, size_t len)
+                                  const struct opened *opened, void *desc, size_t len)
 {
-    size_t message_len = frame_len - FRAME_OVERHEAD;
+    size_t message_len = opened->message_len;
     struct receive *receive = calloc(1, sizeof(*receive) + message_len);
     if (!receive)
         return UCS_ERR_NO_MEMORY;
@@ -212,6 +258,9 @@ static ucs_status_t receive_start(struct net_worker *worker, const uint8_t *fram
     receive->payload = payload_alloc(worker, len);
     receive->payload_len = len;
     receive->message_len = message_len;
+    receive->of_sender = !opened->knows_ours;
+    if ((receive->proven = opened->proof != NULL))
+        memcpy(receive->proof, opened->proof, FRAME_PROOF_LEN);
     memcpy(receive->message, frame + FRAME_PREFIX_LEN, message_len);
     if (!receive->payload) {
         free(receive);
@@ -244,8 +293,7 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
     size_t frame_len = header_len > 0 ? header_len : len;
     size_t payload_len = header_len > 0 ? len : 0;
     ucs_status_t refused = rendezvous ? UCS_ERR_REJECTED : UCS_OK;
-    bool knows_ours = false;
-    struct net_msg msg;
+    struct opened opened = {.peer = NULL};
 
     if (worker->destroying)
         return refused;
@@ -254,18 +302,25 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         reject(worker, "malformed frame", DYAD_RANK_NONE);
         return refused;
     }
-    struct peer *peer;
-    if (!frame_open(worker, frame, frame_len, &msg, &peer, &knows_ours))
+    if (!frame_open(worker, frame, frame_len, &opened))
         return refused;
-    if (payload_len != net_msg_payload(&msg) || payload_len > NET_WORKER_PAYLOAD_MAX) {
+    const struct net_msg msg = opened.msg;
+    struct peer *peer = opened.peer;
+    if (payload_len != net_msg_payload(&msg) || payload_len > NET_WORKER_PAYLOAD_MAX ||
+        (opened.proof && !payload_len)) {
         reject(worker, "payload of another length", msg.source);
+        return refused;
+    }
+    if (payload_len > 0 && !opened.proof && worker->self.integrity) {
+        reject(worker, "bytes without a proof",
+               msg.source);
         return refused;
     }
     if (peer)
         peer->heard_at = util_clock_now();
     worker->stats.messages_received++;
     if (msg.type == NET_MSG_HELLO) {
-        receive_hello(worker, &msg, knows_ours);
+        receive_hello(worker, &msg, opened.knows_ours);
         return UCS_OK;
     }
     if (!peer || !is_current(peer, &msg)) {
@@ -277,12 +332,15 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
             net_worker_heard_dead(worker, peer);
         return refused;
     }
-    peer->knows_ours = peer->knows_ours || knows_ours;
+    peer->knows_ours = peer->knows_ours || opened.knows_ours;
 
     if (rendezvous)
-        return receive_start(worker, frame, frame_len, data, len);
+        return receive_start(worker, frame, &opened, data, len);
     void *payload = NULL;
     if (payload_len > 0) {
+        if (!payload_is_right(worker, peer, &msg, !opened.knows_ours, opened.proof, data,
+                              payload_len))
+            return UCS_OK;
         payload = payload_alloc(worker, payload_len);
         if (!payload) {
             log_warn("no memory for %zu bytes from %s %u", payload_len,

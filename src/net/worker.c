@@ -249,6 +249,9 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
         return NULL;
     if (!net_is_guest(self->rank) && net_auth_random(self->key, sizeof(self->key)) < 0)
         goto free_worker;
+    /* Of an incarnation that came twice (.dyad was removed) numbers are others. */
+    if (net_auth_random(&worker->proofs, sizeof(worker->proofs)) < 0)
+        goto free_worker;
     worker->loop = loop;
     worker->self = *self;
     worker->nranks = nranks;

@@ -20,15 +20,17 @@
 #include "net/door.h"
 #include "net/worker.h"
 
-/* A frame: prefix, encoded message, tag. The tag covers prefix and message. DATA payload
- * follows as the active message's data, not covered by the tag. The flags say whose key
- * it is. */
-#define FRAME_VERSION 2
+/* A frame: prefix, encoded message, proof of the payload, tag, which covers all that. A payload follows as the active
+ * message's data; its proof is a number and a MAC (net/auth.h), if the flags say that there is one. They say, too, whose
+ * key it is. */
+#define FRAME_VERSION 3
 #define FRAME_PREFIX_LEN \
     12 /* version u8, flags u8, zero u16, message length u32, destination rank u32 */
 #define FRAME_OVERHEAD      (FRAME_PREFIX_LEN + NET_AUTH_TAG_LEN)
 #define FRAME_MESSAGE_MAX   (NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX)
 #define FRAME_KEY_OF_SENDER 0x01u /* else the receiver's own key */
+#define FRAME_PROOF         0x02u /* of the payload */
+#define FRAME_PROOF_LEN     (8 + NET_AUTH_TAG_LEN)
 
 #define WORKER_AM_ID  0
 #define WORKER_QUEUED 4096 /* messages kept for one peer whose address is not known */
@@ -43,6 +45,7 @@ struct send {
     const void *payload;
     size_t payload_len;
     size_t frame_len;
+    size_t proof_len; /* FRAME_PROOF_LEN, or 0 */
     uint8_t frame[];
 };
 
@@ -102,6 +105,8 @@ struct receive {
     struct net_worker *worker;
     void *payload;
     size_t payload_len;
+    bool proven, of_sender; /* it has a proof; whose key that is of */
+    uint8_t proof[FRAME_PROOF_LEN];
     size_t message_len;
     uint8_t message[]; /* verified */
 };
@@ -126,6 +131,7 @@ struct net_worker {
     int efd;
     struct net_watch *watch;
     struct net_auth *auth; /* our own key */
+    uint64_t proofs;       /* number of the next proof of a payload */
     struct net_door *door;
     unsigned turns;
 
@@ -232,6 +238,10 @@ void net_worker_heard(struct net_worker *worker, struct peer *peer,
 void net_worker_heard_dead(struct net_worker *worker, struct peer *peer);
 
 /* receive.c */
+
+/* Of a payload with that number. */
+void net_worker_nonce(uint32_t rank, uint32_t incarnation, const uint8_t number[8],
+                      uint8_t nonce[NET_AUTH_NONCE_LEN]);
 
 ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, void *data,
                            size_t len, const ucp_am_recv_param_t *param);

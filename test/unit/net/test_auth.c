@@ -99,6 +99,47 @@ static void test_forged(void **state)
     net_auth_destroy(NULL);
 }
 
+/* A payload's MAC depends on the key, the nonce and each byte, in any order of nonces. */
+static void test_payload(void **state)
+{
+    static uint8_t data[70000];
+    uint8_t key[NET_PEER_KEY_LEN], nonce[NET_AUTH_NONCE_LEN] = {3},
+                                   other[NET_AUTH_NONCE_LEN] = {4}, tag[NET_AUTH_TAG_LEN],
+                                   again[NET_AUTH_TAG_LEN], frame_tag[NET_AUTH_TAG_LEN];
+
+    (void)state;
+    assert_int_equal(net_auth_random(key, sizeof(key)), 0);
+    assert_int_equal(net_auth_random(data, sizeof(data)), 0);
+    struct net_auth *auth = net_auth_create(key);
+    assert_int_equal(net_auth_sign(auth, data, 100, frame_tag), 0);
+    for (size_t len = 1; len <= sizeof(data); len = len * 3 + 1) {
+        assert_int_equal(net_auth_sign_payload(auth, nonce, data, len, tag), 0);
+        assert_int_equal(net_auth_sign_payload(auth, other, data, len, again), 0);
+        assert_memory_not_equal(tag, again, sizeof(tag));
+        assert_true(net_auth_verify_payload(auth, other, data, len, again));
+        assert_false(net_auth_verify_payload(auth, other, data, len, tag));
+        assert_true(net_auth_verify_payload(auth, nonce, data, len, tag));
+        assert_false(net_auth_verify_payload(auth, nonce, data, len - 1, tag));
+        for (size_t i = 0; i < len; i += 1 + len / 50) {
+            data[i] ^= 0x20;
+            assert_false(net_auth_verify_payload(auth, nonce, data, len, tag));
+            data[i] ^= 0x20;
+        }
+        for (size_t i = 0; i < 2; i++) { /* both halves of a nonce count */
+            nonce[15 * i] ^= 1;
+            assert_false(net_auth_verify_payload(auth, nonce, data, len, tag));
+            nonce[15 * i] ^= 1;
+        }
+    }
+    assert_true(net_auth_verify(auth, data, 100, frame_tag)); /* frames are as before */
+    assert_int_equal(net_auth_sign_payload(auth, nonce, data, 40, tag), 0);
+    net_auth_destroy(auth);
+    key[0] ^= 1;
+    auth = net_auth_create(key);
+    assert_false(net_auth_verify_payload(auth, nonce, data, 40, tag));
+    net_auth_destroy(auth);
+}
+
 static void test_random(void **state)
 {
     uint8_t a[1024] = {0}, b[1024] = {0};
@@ -137,9 +178,8 @@ static void test_derived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_forged),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_vectors), cmocka_unit_test(test_payload),
+        cmocka_unit_test(test_forged),  cmocka_unit_test(test_random),
         cmocka_unit_test(test_derived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -257,6 +257,7 @@ static void fill_self(struct net_peer *self, uint32_t rank, uint32_t incarnation
     self->depth = 2;
     self->bins = 256;
     self->replicas = 2;
+    self->integrity = true;
     strcpy(self->node, "here");
     strcpy(self->dmd_producer, "/tmp/p");
 }
@@ -798,7 +799,7 @@ static int do_hostile(struct node *node, void *arg)
                      source = 1;
             memset(frame, 0, FRAME_PREFIX_LEN);
             frame[0] = FRAME_VERSION;
-            frame[1] = i % 4 == 1 ? FRAME_KEY_OF_SENDER : 0;
+            frame[1] = i % 4 == 1 ? FRAME_KEY_OF_SENDER : i % 8 == 3 ? FRAME_PROOF : 0;
             memcpy(frame + 4, &message_len, 4);
             memcpy(frame + 8, &self, 4);
             frame[12] = NET_MSG_VERSION;
@@ -849,6 +850,124 @@ static int do_tamper(struct node *node, void *arg)
     net_worker_am(node->worker, frame, total, NULL, 0, &eager);
     return node->worker->stats.messages_received == received + 1 && node->pings == 0 ? 0
                                                                                      : -1;
+}
+
+/* DATA of rank 0, which has said hello, as somebody changes it who cannot make a MAC. */
+static int do_forge(struct node *node, void *arg)
+{
+    const struct net_peer *peer = net_worker_peer(node->worker, 0);
+    const ucp_am_recv_param_t eager = {.recv_attr = 0};
+    uint8_t frame[256] = {FRAME_VERSION, FRAME_PROOF}, payload[100],
+            nonce[NET_AUTH_NONCE_LEN];
+    struct net_msg msg = {
+        .type = NET_MSG_DATA, .id = 9, .source = 0, .length = sizeof(payload)};
+    struct net_auth *auth = node->worker->auth;
+    uint64_t *rejected = &node->worker->stats.rejected, before = *rejected;
+
+    (void)arg;
+    fill(payload, sizeof(payload), 9);
+    msg.entry.size = sum(payload, sizeof(payload)) >> 1;
+    msg.source_incarnation = peer->incarnation;
+    int len = net_msg_encode(&msg, frame + FRAME_PREFIX_LEN, 128);
+    uint8_t *proof = frame + FRAME_PREFIX_LEN + len, *tag = proof + FRAME_PROOF_LEN;
+    size_t total = (size_t)(tag - frame) + NET_AUTH_TAG_LEN;
+    memcpy(frame + 4, &(uint32_t){(uint32_t)len}, 4);
+    memcpy(frame + 8, &node->self.rank, 4);
+    /* of a member that makes no proof */
+    frame[1] = 0;
+    net_auth_sign(auth, frame, (size_t)(proof - frame), proof);
+    net_worker_am(node->worker, frame, FRAME_OVERHEAD + (size_t)len, payload,
+                  sizeof(payload), &eager);
+    if (*rejected - before != 1 || node->datas > 0)
+        return -1;
+    frame[1] = FRAME_PROOF;
+    memcpy(proof, "number 7", 8);
+    net_worker_nonce(0, peer->incarnation, proof, nonce);
+    net_auth_sign_payload(auth, nonce, payload, sizeof(payload), proof + 8);
+    net_auth_sign(auth, frame, (size_t)(tag - frame), tag);
+    for (size_t i = 0; i < total; i++) { /* the proof is under the frame's MAC */
+        frame[i] ^= 0x08;
+        net_worker_am(node->worker, frame, total, payload, sizeof(payload), &eager);
+        frame[i] ^= 0x08;
+    }
+    if (*rejected - before != 1 + total || node->datas > 0)
+        return -1;
+    net_worker_am(node->worker, frame, total, payload, sizeof(payload), &eager);
+    if (node->datas != 1 || node->bad > 0)
+        return -1;
+    payload[77] ^= 0x08;
+    net_worker_am(node->worker, frame, total, payload, sizeof(payload), &eager);
+    return *rejected - before == 2 + total && node->datas == 1 ? 0 : -1;
+}
+
+/* Its bytes are others by the time they go. */
+static int do_send_and_change(struct node *node, void *arg)
+{
+    static uint8_t data[4 << 20];
+    struct net_msg msg = {.type = NET_MSG_DATA, .id = 5, .length = sizeof(data)};
+
+    fill(data, sizeof(data), 5);
+    if (net_worker_send(node->worker, *(uint32_t *)arg, &msg, data, sizeof(data), NULL,
+                        NULL) < 0)
+        return -1;
+    data[sizeof(data) - 3] ^= 1;
+    return 0;
+}
+
+/* They are dropped, and the connection with them: so whoever waits for something does not wait for ever. */
+static void test_changed_payload(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        struct node *a = node_start(0, 0), *b = node_start(1, 0);
+        uint32_t rank = 1, zero = 0;
+        assert_int_equal(call(a, do_set_peer, &b->self), 0);
+        assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), 0);
+        WAIT(a, a->pongs == 1);
+        if (way == 0)
+            assert_int_equal(call(b, do_forge, NULL), 0);
+        else
+            assert_int_equal(call(a, do_send_and_change, &rank), 0);
+        WAIT(b, b->downs[0] == 1);
+        assert_int_equal(b->down_error, EBADMSG);
+        assert_int_equal(b->datas, way == 0 ? 1 : 0);
+        /* as unreachable.c does; the other end hears of it, and ends what it waits for */
+        assert_int_equal(call(b, do_probe, &zero), 0);
+        WAIT(b, b->ups[0] == 2);
+        WAIT(a, a->downs[1] == 1 && a->ups[1] == 2);
+        assert_int_equal(send_to(a, 1, NET_MSG_DATA, 7, 2, 4 << 20), 0);
+        WAIT(b, b->datas == (way == 0 ? 3 : 2));
+        assert_int_equal(b->bad, 0);
+        node_end(a);
+        node_end(b);
+    }
+}
+
+/* Who trusts the network makes no proof, and asks for none; but all do, or nobody. */
+static void test_no_integrity(void **state)
+{
+    struct net_peer self[2];
+
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        fill_self(&self[0], 0, 0);
+        fill_self(&self[1], 1, 0);
+        self[0].integrity = false;
+        self[1].integrity = !both;
+        struct node *a = node_start_with(&self[0]), *b = node_start_with(&self[1]);
+        if (!both) {
+            assert_int_equal(call(a, do_set_peer, &b->self), -1);
+        } else {
+            assert_int_equal(call(a, do_set_peer, &b->self), 0);
+            assert_int_equal(send_to(a, 1, NET_MSG_DATA, 9, 2, 100), 0);
+            assert_int_equal(send_to(a, 1, NET_MSG_DATA, 11, 2, 4 << 20), 0);
+            WAIT(b, b->datas == 4);
+            assert_int_equal(b->bad, 0);
+            assert_int_equal(stats_of(b).rejected, 0);
+        }
+        node_end(a);
+        node_end(b);
+    }
 }
 
 static void test_hostile(void **state)
@@ -1359,17 +1478,18 @@ static void test_guest_forged(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello),          cmocka_unit_test(test_small_messages),
-        cmocka_unit_test(test_payloads),       cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_large_hello),    cmocka_unit_test(test_wrong_key),
-        cmocka_unit_test(test_mismatch),       cmocka_unit_test(test_never_known),
-        cmocka_unit_test(test_incarnations),   cmocka_unit_test(test_destroy_pending),
-        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_peer_killed),
-        cmocka_unit_test(test_peer_silent),    cmocka_unit_test(test_destroy_silent),
-        cmocka_unit_test(test_guest_asks),     cmocka_unit_test(test_guest_is_asked),
-        cmocka_unit_test(test_guest_forged),   cmocka_unit_test(test_revive_one_sided),
-        cmocka_unit_test(test_revive_both),    cmocka_unit_test(test_revive_unasked),
-        cmocka_unit_test(test_revive_stopped), cmocka_unit_test(test_revive_uneven),
+        cmocka_unit_test(test_hello),           cmocka_unit_test(test_small_messages),
+        cmocka_unit_test(test_payloads),        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_large_hello),     cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_mismatch),        cmocka_unit_test(test_never_known),
+        cmocka_unit_test(test_incarnations),    cmocka_unit_test(test_destroy_pending),
+        cmocka_unit_test(test_changed_payload), cmocka_unit_test(test_no_integrity),
+        cmocka_unit_test(test_hostile),         cmocka_unit_test(test_peer_killed),
+        cmocka_unit_test(test_peer_silent),     cmocka_unit_test(test_destroy_silent),
+        cmocka_unit_test(test_guest_asks),      cmocka_unit_test(test_guest_is_asked),
+        cmocka_unit_test(test_guest_forged),    cmocka_unit_test(test_revive_one_sided),
+        cmocka_unit_test(test_revive_both),     cmocka_unit_test(test_revive_unasked),
+        cmocka_unit_test(test_revive_stopped),  cmocka_unit_test(test_revive_uneven),
         cmocka_unit_test(test_revive_dead),
     };
 
