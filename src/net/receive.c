@@ -312,8 +312,7 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         return refused;
     }
     if (payload_len > 0 && !opened.proof && worker->self.integrity) {
-        reject(worker, "bytes without a proof",
-               msg.source);
+        reject(worker, "bytes without a proof", msg.source);
         return refused;
     }
     if (peer)
