@@ -225,7 +225,7 @@ void session_dir_log(const struct session_dir *d, int error)
     errno = error;
     log_error("cannot write in the session directory %s: %m%s", d->path,
               error == EPERM || error == EOPNOTSUPP
-                  ? " (has its file system no symbolic links?)"
+                  ? " (has its file system no symbolic links, or is it not yours alone?)"
                   : "");
     errno = error;
 }
@@ -485,8 +485,8 @@ static int read_entry(const struct session_dir *d, const struct name *name, void
     if (!session_trust_is_ours(file)) {
         static atomic_bool said; /* once in a process: it is looked at again and again */
         if (!atomic_exchange(&said, true))
-            log_error("%s/%s is not what this library makes: it is not believed", d->path,
-                      text);
+            log_error("%s/%s is not what this library makes: it is not believed; remove it",
+                      d->path, text);
         util_fd_close(file);
         errno = EPERM;
         return -1;

@@ -83,10 +83,8 @@ static void say_replaced(const char *path, const struct stat *st)
         return;
     log_error(
         "session directory %s is not yours alone any more (user %u, mode %04o), or another "
-        "one is in its "
-        "place: nothing is put there, and what is there is not believed; put it back, or "
-        "begin the "
-        "session anew in a directory that others cannot change",
+        "one is in its place: nothing is put there, and what is there is not believed; "
+        "put it back, or begin the session anew in a directory that others cannot change",
         path, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777);
 }
 
@@ -156,8 +154,7 @@ void session_trust_look_above(const char *path)
                      ? UTIL_LOG_WARN
                      : UTIL_LOG_INFO,
                  "other users can move the session directory %s away, so that ranks do not "
-                 "find each other: %s "
-                 "is of user %u, mode %04o",
+                 "find each other: %s is of user %u, mode %04o",
                  path, real, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
         return;
     }

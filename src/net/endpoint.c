@@ -168,14 +168,20 @@ static void conn_free(struct conn *conn)
 
 /* --- sending --- */
 
+static size_t proof_len(const struct net_worker *worker, size_t payload_len)
+{
+    return payload_len > 0 && worker->self.integrity ? FRAME_PROOF_LEN : 0;
+}
+
 /* Complete a frame whose message has been put behind its prefix. The key is chosen as
  * late as this: the receiver's if we know it, else ours if it is known to the receiver. */
 static int frame_seal(struct net_worker *worker, struct peer *peer, struct send *send)
 {
+    size_t proven = proof_len(worker, send->payload_len);
     uint8_t version = FRAME_VERSION,
             flags = (uint8_t)((peer->auth ? 0 : FRAME_KEY_OF_SENDER) |
-                              (send->proof_len ? FRAME_PROOF : 0));
-    uint32_t len = (uint32_t)(send->frame_len - FRAME_OVERHEAD - send->proof_len);
+                              (proven ? FRAME_PROOF : 0));
+    uint32_t len = (uint32_t)(send->frame_len - FRAME_OVERHEAD - proven);
     size_t signed_len = send->frame_len - NET_AUTH_TAG_LEN;
     struct net_auth *auth = peer->auth ? peer->auth : worker->auth;
     uint8_t *proof = send->frame + FRAME_PREFIX_LEN + len, nonce[NET_AUTH_NONCE_LEN];
@@ -187,7 +193,7 @@ static int frame_seal(struct net_worker *worker, struct peer *peer, struct send 
     codec_u16(&c, &zero);
     codec_u32(&c, &len);
     codec_u32(&c, &peer->rank);
-    if (send->proof_len) {
+    if (proven) {
         c = codec_writer(proof, 8);
         codec_u64(&c, &worker->proofs);
         worker->proofs++;
@@ -257,8 +263,7 @@ static struct send *send_create(struct net_worker *worker, struct net_msg *msg,
     if (len < 0)
         return NULL;
 
-    size_t proof_len = payload_len > 0 && worker->self.integrity ? FRAME_PROOF_LEN : 0;
-    size_t frame_len = FRAME_OVERHEAD + (size_t)len + proof_len;
+    size_t frame_len = FRAME_OVERHEAD + (size_t)len + proof_len(worker, payload_len);
     struct send *send = malloc(sizeof(*send) + frame_len);
     if (!send)
         return NULL;
@@ -266,7 +271,6 @@ static struct send *send_create(struct net_worker *worker, struct net_msg *msg,
         .payload = payload,
         .payload_len = payload_len,
         .frame_len = frame_len,
-        .proof_len = proof_len,
     };
     memcpy(send->frame + FRAME_PREFIX_LEN, worker->scratch, (size_t)len);
     return send;

@@ -131,7 +131,7 @@ void net_worker_nonce(uint32_t rank, uint32_t incarnation, const uint8_t number[
     memcpy(nonce + 8, number, 8);
 }
 
-/* `proof` NULL: none came, which frame_open()'s caller has let pass. */
+/* `proof` NULL: this session makes none. */
 static bool payload_is_right(struct net_worker *worker, struct peer *peer,
                              const struct net_msg *msg, bool of_sender,
                              const uint8_t *proof, const void *payload, size_t len)
@@ -139,7 +139,7 @@ static bool payload_is_right(struct net_worker *worker, struct peer *peer,
     struct net_auth *auth = of_sender ? peer->auth : worker->auth;
     uint8_t nonce[NET_AUTH_NONCE_LEN];
 
-    if (!proof || !worker->self.integrity)
+    if (!proof)
         return true;
     net_worker_nonce(msg->source, msg->source_incarnation, proof, nonce);
     if (auth && net_auth_verify_payload(auth, nonce, payload, len, proof + 8))
@@ -293,7 +293,8 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
     size_t frame_len = header_len > 0 ? header_len : len;
     size_t payload_len = header_len > 0 ? len : 0;
     ucs_status_t refused = rendezvous ? UCS_ERR_REJECTED : UCS_OK;
-    struct opened opened = {.peer = NULL};
+    struct opened opened;
+    const struct net_msg *msg = &opened.msg;
 
     if (worker->destroying)
         return refused;
@@ -304,30 +305,29 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
     }
     if (!frame_open(worker, frame, frame_len, &opened))
         return refused;
-    const struct net_msg msg = opened.msg;
     struct peer *peer = opened.peer;
-    if (payload_len != net_msg_payload(&msg) || payload_len > NET_WORKER_PAYLOAD_MAX ||
+    if (payload_len != net_msg_payload(msg) || payload_len > NET_WORKER_PAYLOAD_MAX ||
         (opened.proof && !payload_len)) {
-        reject(worker, "payload of another length", msg.source);
+        reject(worker, "payload of another length", msg->source);
         return refused;
     }
     if (payload_len > 0 && !opened.proof && worker->self.integrity) {
-        reject(worker, "bytes without a proof", msg.source);
+        reject(worker, "bytes without a proof", msg->source);
         return refused;
     }
     if (peer)
         peer->heard_at = util_clock_now();
     worker->stats.messages_received++;
-    if (msg.type == NET_MSG_HELLO) {
-        receive_hello(worker, &msg, opened.knows_ours);
+    if (msg->type == NET_MSG_HELLO) {
+        receive_hello(worker, msg, opened.knows_ours);
         return UCS_OK;
     }
-    if (!peer || !is_current(peer, &msg)) {
+    if (!peer || !is_current(peer, msg)) {
         /* From a member that we take for dead, or that another has followed: not hostile.
          */
-        if (!peer || !peer->info || msg.source_incarnation > peer->info->incarnation)
-            reject(worker, "no HELLO before it", msg.source);
-        else if (msg.source_incarnation == peer->info->incarnation)
+        if (!peer || !peer->info || msg->source_incarnation > peer->info->incarnation)
+            reject(worker, "no HELLO before it", msg->source);
+        else if (msg->source_incarnation == peer->info->incarnation)
             net_worker_heard_dead(worker, peer);
         return refused;
     }
@@ -337,18 +337,18 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         return receive_start(worker, frame, &opened, data, len);
     void *payload = NULL;
     if (payload_len > 0) {
-        if (!payload_is_right(worker, peer, &msg, !opened.knows_ours, opened.proof, data,
+        if (!payload_is_right(worker, peer, msg, !opened.knows_ours, opened.proof, data,
                               payload_len))
             return UCS_OK;
         payload = payload_alloc(worker, payload_len);
         if (!payload) {
             log_warn("no memory for %zu bytes from %s %u", payload_len,
-                     worker->self.launch[0] ? "place" : "rank", msg.source);
+                     worker->self.launch[0] ? "place" : "rank", msg->source);
             return UCS_OK; /* the request's deadline will tell the requester */
         }
         memcpy(payload, data, payload_len);
     }
-    worker->ops->receive(worker->arg, &msg, payload, payload_len);
+    worker->ops->receive(worker->arg, msg, payload, payload_len);
     return UCS_OK;
 }
 

@@ -90,8 +90,8 @@ void net_worker_abandon(struct net_worker *worker);
  * be. msg is encoded at once. `payload` (payload_len == net_msg_payload(msg); 0: NULL
  * and 0) must stay valid until fn is called; fn may be NULL; fn is never called before this
  * returns. 0, or -1 and fn is not called: EHOSTUNREACH (the peer is known to be down),
- * ENOMEM, EMSGSIZE (payload; or a message beside one that UCX takes in no header), ENOBUFS (4,096 messages wait for this peer's blob already),
- * EINVAL (bad rank, message or payload length). source and source_incarnation are filled
+ * ENOMEM, EMSGSIZE (payload; or a message beside one that UCX takes in no header), ENOBUFS
+ * (4,096 messages wait for this peer's blob already), EINVAL (bad rank, message or payload length). source and source_incarnation are filled
  * in.
  *
  * Messages to one peer arrive in the order of their sending, but for those with a payload,

@@ -45,7 +45,6 @@ struct send {
     const void *payload;
     size_t payload_len;
     size_t frame_len;
-    size_t proof_len; /* FRAME_PROOF_LEN, or 0 */
     uint8_t frame[];
 };
 

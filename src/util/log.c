@@ -92,8 +92,7 @@ static void write_line(const char *line, size_t len)
     static atomic_bool said; /* any thread; a second line of the kind would do no harm */
     static const char instead[] =
         "dyad: error: DYAD_LOG_FILE cannot be written, or is a FIFO, or a link of another "
-        "user's or a relative one: its "
-        "lines come here\n";
+        "user's or a relative one: its lines come here\n";
     int fd = STDERR_FILENO, file = -1;
 
     if (strcmp(settings.file, "/dev/stdout") == 0)

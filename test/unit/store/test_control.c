@@ -43,6 +43,11 @@ static void another_users(void **state)
     assert_int_equal(chown(scratch_path(s, ".dyad/sub"), 1, 1), 0);
     assert_int_equal(store_control_subdir(s->dir, "sub"), -1);
     assert_int_equal(errno, EACCES);
+    assert_int_equal(chown(scratch_path(s, ".dyad"), 1, 1),
+                     0); /* put there under a running job */
+    assert_int_equal(store_control_open(s->dir), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(chown(scratch_path(s, ".dyad"), 0, 0), 0);
 }
 
 /* Removed under a running job it comes back with the id that it had. */
