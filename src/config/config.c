@@ -104,6 +104,10 @@ static const struct config_word log_words[] = {
       "Let a MAC show whether the bytes of files were changed on their way. 0, in the "   \
       "whole session: on a network whose every user is trusted; large files then move "   \
       "faster.")                                                                          \
+    X("DYAD_ENCRYPT", BOOL, encrypt, "0", 0, 0, NULL,                                     \
+      "Encrypt all that goes from process to process, by TCP only (AES-256-GCM). The "    \
+      "same in the whole session; needs DYAD_PORT_GUARD=1, and stands in for "            \
+      "DYAD_INTEGRITY.")                                                                  \
     X("DYAD_SHARED_STORAGE", BOOL_WORD, shared_storage, "auto", 0, 0, shared_words,       \
       "Whether the managed directory is one and the same storage on all nodes. Then "     \
       "nothing is copied, a node that begins to write a file tells others, and an "       \

@@ -39,6 +39,7 @@ struct engine_config {
     bool stats;
     bool port_guard;     /* UCX's port is behind net/door.h */
     bool integrity;      /* payloads have a MAC */
+    bool encrypt;        /* connections are encrypted */
     double join_timeout; /* seconds a rank may take to join before it is passed over */
     double peer_timeout; /* seconds a peer may be silent on a request */
     bool listing;        /* directories show what is published */

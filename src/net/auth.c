@@ -21,8 +21,7 @@
 
 #include "util/log.h"
 
-#define MAC_LEN 32 /* of the full SHA-256 */
-_Static_assert(MAC_LEN == NET_PEER_KEY_LEN, "a derived key is one MAC");
+_Static_assert(NET_AUTH_MAC_LEN == NET_PEER_KEY_LEN, "a derived key is one MAC");
 
 struct net_auth {
     EVP_MAC_CTX *mac;
@@ -73,6 +72,12 @@ void net_auth_prepare(void)
     pthread_once(&once, fetch);
 }
 
+OSSL_LIB_CTX *net_auth_library(void)
+{
+    net_auth_prepare();
+    return library;
+}
+
 void net_auth_destroy(struct net_auth *auth)
 {
     if (!auth)
@@ -82,13 +87,14 @@ void net_auth_destroy(struct net_auth *auth)
     free(auth);
 }
 
-static int full_mac(struct net_auth *auth, const void *data, size_t len,
-                    uint8_t mac[MAC_LEN])
+int net_auth_mac(struct net_auth *auth, const void *data, size_t len,
+                 uint8_t mac[NET_AUTH_MAC_LEN])
 {
     size_t mac_len = 0;
 
     if (!EVP_MAC_init(auth->mac, NULL, 0, NULL) || !EVP_MAC_update(auth->mac, data, len) ||
-        !EVP_MAC_final(auth->mac, mac, &mac_len, MAC_LEN) || mac_len != MAC_LEN) {
+        !EVP_MAC_final(auth->mac, mac, &mac_len, NET_AUTH_MAC_LEN) ||
+        mac_len != NET_AUTH_MAC_LEN) {
         errno = EIO;
         return -1;
     }
@@ -103,10 +109,10 @@ static int prepare_payloads(struct net_auth *auth)
         OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_CIPHER, (char *)"AES-256-GCM", 0),
         OSSL_PARAM_construct_end(),
     };
-    uint8_t key[MAC_LEN];
+    uint8_t key[NET_AUTH_MAC_LEN];
     int rc = -1;
 
-    if (full_mac(auth, label, sizeof(label), key) < 0)
+    if (net_auth_mac(auth, label, sizeof(label), key) < 0)
         return -1;
     auth->payloads = EVP_MAC_CTX_new(gmac);
     if (auth->payloads && EVP_MAC_init(auth->payloads, key, sizeof(key), params))
@@ -148,9 +154,9 @@ free_auth:
 int net_auth_sign(struct net_auth *auth, const void *data, size_t len,
                   uint8_t tag[NET_AUTH_TAG_LEN])
 {
-    uint8_t mac[MAC_LEN];
+    uint8_t mac[NET_AUTH_MAC_LEN];
 
-    if (full_mac(auth, data, len, mac) < 0)
+    if (net_auth_mac(auth, data, len, mac) < 0)
         return -1;
     memcpy(tag, mac, NET_AUTH_TAG_LEN);
     return 0;
@@ -171,7 +177,7 @@ int net_auth_derive(const uint8_t member_key[NET_PEER_KEY_LEN], uint32_t id,
         text[sizeof(label) + i] = (uint8_t)(id >> (8 * i));
         text[sizeof(label) + 4 + i] = (uint8_t)(incarnation >> (8 * i));
     }
-    rc = full_mac(auth, text, sizeof(text), key);
+    rc = net_auth_mac(auth, text, sizeof(text), key);
     net_auth_destroy(auth);
     return rc;
 }

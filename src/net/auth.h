@@ -21,6 +21,7 @@
 #include "net/peer.h"
 
 #define NET_AUTH_TAG_LEN   16
+#define NET_AUTH_MAC_LEN   32 /* before it is truncated */
 #define NET_AUTH_NONCE_LEN 16
 
 /* Fill buf with len bytes of the kernel's randomness. 0 or -1 with errno. Thread-safe. */
@@ -36,6 +37,9 @@ int net_auth_derive(const uint8_t member_key[NET_PEER_KEY_LEN], uint32_t id,
  * libcrypto down. Thread-safe. */
 void net_auth_prepare(void);
 
+/* OpenSSL's library context, the library's own. NULL: it cannot be had. Thread-safe. */
+struct ossl_lib_ctx_st *net_auth_library(void);
+
 struct net_auth; /* a key prepared for use; not thread-safe */
 
 struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN]);
@@ -44,6 +48,10 @@ void net_auth_destroy(struct net_auth *auth);
 /* tag = MAC(data[len]). 0 or -1 with errno. */
 int net_auth_sign(struct net_auth *auth, const void *data, size_t len,
                   uint8_t tag[NET_AUTH_TAG_LEN]);
+
+/* The same, not truncated: a key derived from the text (one block of HKDF-Expand, RFC 5869). 0 or -1 with errno. */
+int net_auth_mac(struct net_auth *auth, const void *data, size_t len,
+                 uint8_t mac[NET_AUTH_MAC_LEN]);
 
 /* True if tag is right; constant time in the tag. */
 bool net_auth_verify(struct net_auth *auth, const void *data, size_t len,

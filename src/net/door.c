@@ -42,7 +42,8 @@ struct side {
     enum side_kind kind;
     struct net_door *door;
     struct door_listener *listener;
-    uint32_t rank; /* of the other end */
+    uint32_t rank;              /* of the other end */
+    struct door_stream *stream; /* what encrypts, or NULL */
     uint8_t token[NET_DOOR_TOKEN_LEN];
     size_t sent; /* of the token */
     uint8_t proof[DOOR_PROOF_LEN], come[DOOR_PROOF_LEN];
@@ -85,18 +86,20 @@ int net_door_listen(int fd, int backlog)
 int net_door_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
     struct side *side = side_of(fd), *open;
+    struct door_stream *stream;
     uint32_t rank;
 
     if (!side || side->kind != LISTENS)
         return net_door_real()->accept(fd, addr, len);
-    if ((fd = door_listener_take(side->listener, addr, len, &rank)) < 0)
+    if ((fd = door_listener_take(side->listener, addr, len, &rank, &stream)) < 0)
         return -1;
     if (fd >= DOOR_SIDES || !(open = calloc(1, sizeof(*open)))) {
+        door_stream_destroy(stream);
         net_door_real()->close(fd);
         errno = EAGAIN; /* UCX has no use for other errors */
         return -1;
     }
-    *open = (struct side){.kind = OPEN, .door = side->door, .rank = rank};
+    *open = (struct side){.kind = OPEN, .door = side->door, .rank = rank, .stream = stream};
     atomic_store(&sides[fd], open);
     return fd;
 }
@@ -170,15 +173,18 @@ static bool introduce(struct side *side, int fd)
         net_auth_random(token.nonce, sizeof(token.nonce)) < 0 ||
         net_door_real()->getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
         return false;
+    token.encrypts = door->encrypts;
     door_put_end(token.ends[0], (struct sockaddr *)&addr);
     len = sizeof(addr);
     if (getpeername(fd, (struct sockaddr *)&addr, &len) < 0)
         return false;
     door_put_end(token.ends[1], (struct sockaddr *)&addr);
     return door_token_put(side->token, &token) &&
-           door->ops->sign(door->arg, &token, side->token, DOOR_TEXT_LEN,
-                           side->token + DOOR_TEXT_LEN) &&
-           door_prove(door, &token, side->token, side->proof);
+           door_sign(door, &token, side->token, DOOR_TEXT_LEN,
+                     side->token + DOOR_TEXT_LEN) &&
+           door_prove(door, &token, side->token, side->proof) &&
+           (!door->encrypts ||
+            (side->stream = door_stream_create(door, &token, side->token, true)));
 }
 
 static void side_free(int fd, struct side *side)
@@ -186,6 +192,7 @@ static void side_free(int fd, struct side *side)
     atomic_store(&sides[fd], NULL);
     if (side->kind == LISTENS)
         door_listener_free(side->listener);
+    door_stream_destroy(side->stream);
     explicit_bzero(side, sizeof(*side));
     free(side);
 }
@@ -220,6 +227,10 @@ ssize_t net_door_send(int fd, const void *data, size_t len, int flags)
 
     if (side && go_ahead(side, fd) < 0)
         return -1;
+    if (side && side->stream) {
+        const struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+        return door_stream_send(side->stream, fd, &iov, 1, flags);
+    }
     return net_door_real()->send(fd, data, len, flags);
 }
 
@@ -229,6 +240,8 @@ ssize_t net_door_sendmsg(int fd, const struct msghdr *msg, int flags)
 
     if (side && go_ahead(side, fd) < 0)
         return -1;
+    if (side && side->stream)
+        return door_stream_send(side->stream, fd, msg->msg_iov, msg->msg_iovlen, flags);
     return net_door_real()->sendmsg(fd, msg, flags);
 }
 
@@ -284,6 +297,8 @@ ssize_t net_door_recv(int fd, void *data, size_t len, int flags)
         side->kind = OPEN;
     }
     side->door->heard = side->rank;
+    if (side->stream)
+        return door_stream_recv(side->stream, fd, data, len, flags);
     return net_door_real()->recv(fd, data, len, flags);
 }
 
@@ -339,6 +354,16 @@ free_door:
     free(door);
     errno = ENOMEM;
     return NULL;
+}
+
+int net_door_encrypt(struct net_door *door)
+{
+    if (left_open) {
+        errno = EPERM;
+        return -1;
+    }
+    door->encrypts = true;
+    return 0;
 }
 
 int net_door_fd(const struct net_door *door)

@@ -9,7 +9,7 @@
  *   token: who, to whom, a nonce, both
  *   ends' addresses, MAC             ---->  verified; a nonce counts once; else it is closed
  *   verified, else it is closed      <----  proof: MAC over the token by the same key
- *   UCX                              <--->  UCX
+ *   UCX                              <--->  UCX, encrypted where that is asked for (door_stream.c)
  *
  * All functions but net_door_accept() are for the loop's thread, to which UCX's calls belong that are not accept().
  */
@@ -29,6 +29,7 @@
 /* What a token says; the addresses as net_door's own check has it. */
 struct net_door_token {
     uint8_t flags; /* as of a frame: whose key it is */
+    bool encrypts; /* what follows is encrypted (the door's own) */
     uint32_t from, from_incarnation, to, to_incarnation;
     uint8_t nonce[16];
     uint8_t ends[2][20]; /* the connecting end's address, and the listening end's */
@@ -40,8 +41,8 @@ struct net_door_ops {
      * the token's flags, ranks and incarnations. False: nobody is known. */
     bool (*introduce)(void *arg, uint32_t to, struct net_door_token *token);
     /* MAC of text by the key that the token names: of `to` (which is us, or another), or of `from`. False: not known. */
-    bool (*sign)(void *arg, const struct net_door_token *token, const void *text,
-                 size_t len, uint8_t tag[NET_AUTH_TAG_LEN]);
+    bool (*mac)(void *arg, const struct net_door_token *token, const void *text, size_t len,
+                uint8_t mac[NET_AUTH_MAC_LEN]);
     /* The other end of a connection to that rank has closed it in place of a proof: somebody is there, who does not let us in. */
     void (*declined)(void *arg, uint32_t rank);
     /* True if the token is for this worker, by a rank that may connect. */
@@ -56,6 +57,8 @@ void net_door_leave_open(void);
 /* A door for all that UCX does in this thread until net_door_destroy(). NULL with errno. `ops` is static. */
 struct net_door *net_door_create(struct net_loop *loop, const struct net_door_ops *ops,
                                  void *arg);
+/* Connections are encrypted, and others refused. Before UCX has made one. 0, or -1 EPERM: doors of this process are open. */
+int net_door_encrypt(struct net_door *door);
 /* After UCX's workers. */
 void net_door_destroy(struct net_door *door);
 /* Who has come is let in, or not. The loop calls it; to be called too where the loop has no turn for long. */

@@ -49,6 +49,7 @@ struct door_ready {
     int fd;
     struct sockaddr_storage addr;
     uint32_t rank;
+    struct door_stream *stream;
 };
 
 static atomic_bool behind[DOOR_SIDES]; /* listening sockets that UCX does not have */
@@ -139,17 +140,19 @@ static const char *judge(struct door_guest *guest, struct net_door_token *token)
     door_put_end(ends[1], (struct sockaddr *)&addr);
     if (!door->ops->admits(door->arg, token))
         return "it is for another rank";
-    if (!door->ops->sign(door->arg, token, guest->token, DOOR_TEXT_LEN, right))
+    if (!door_sign(door, token, guest->token, DOOR_TEXT_LEN, right))
         return "unknown key";
     if (CRYPTO_memcmp(right, guest->token + DOOR_TEXT_LEN, sizeof(right)) != 0)
         return "wrong key";
     if (memcmp(ends, token->ends, sizeof(ends)) != 0)
         return "its addresses are others on the way (NAT)";
+    if (token->encrypts != door->encrypts)
+        return "it has another value of DYAD_ENCRYPT";
     return is_new(door, token->nonce) ? NULL : "it was seen before";
 }
 
 /* UCX is told by the event. */
-static bool hand_over(struct door_guest *guest, uint32_t rank)
+static bool hand_over(struct door_guest *guest, const struct net_door_token *token)
 {
     struct door_listener *listener = guest->listener;
     struct door_ready *ready = calloc(1, sizeof(*ready));
@@ -157,9 +160,14 @@ static bool hand_over(struct door_guest *guest, uint32_t rank)
 
     if (!ready)
         return false;
+    if (token->encrypts &&
+        !(ready->stream = door_stream_create(listener->door, token, guest->token, false))) {
+        free(ready);
+        return false;
+    }
     ready->fd = guest->fd;
     ready->addr = guest->addr;
-    ready->rank = rank;
+    ready->rank = token->from;
     guest->fd = -1;
     pthread_mutex_lock(&listener->lock);
     DL_APPEND(listener->ready, ready);
@@ -199,7 +207,7 @@ static bool guest_speaks(struct door_guest *guest)
     if (!why && (!door_prove(door, &token, guest->token, proof) ||
                  net_door_real()->send(guest->fd, proof, DOOR_PROOF_LEN,
                                        MSG_DONTWAIT | MSG_NOSIGNAL) != DOOR_PROOF_LEN ||
-                 !hand_over(guest, token.from)))
+                 !hand_over(guest, &token)))
         why = "it is gone, or there is no memory";
     if (why)
         door_refuse(door, &guest->addr, why);
@@ -342,6 +350,7 @@ void door_listener_free(struct door_listener *listener)
     }
     DL_FOREACH_SAFE(listener->ready, ready, next)
     {
+        door_stream_destroy(ready->stream);
         net_door_real()->close(ready->fd);
         free(ready);
     }
@@ -390,7 +399,7 @@ error:
 }
 
 int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
-                       socklen_t *len, uint32_t *rank)
+                       socklen_t *len, uint32_t *rank, struct door_stream **stream)
 {
     struct door_ready *ready;
     uint64_t one;
@@ -411,6 +420,7 @@ int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
     }
     accepted = ready->fd;
     *rank = ready->rank;
+    *stream = ready->stream;
     if (addr && len) {
         socklen_t size = ready->addr.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
                                                            : sizeof(struct sockaddr_in);

@@ -1,7 +1,8 @@
 /*
- * net/door_impl.h - private to door.c, door_guests.c and door_token.c
+ * net/door_impl.h - private to door.c, door_guests.c, door_stream.c and door_token.c
  *
  * door.c: descriptors of UCX, and the connecting end. door_guests.c: the listening end. door_token.c: what is said.
+ * door_stream.c: what follows, if it is encrypted.
  */
 #ifndef DYAD_NET_DOOR_IMPL_H
 #define DYAD_NET_DOOR_IMPL_H
@@ -16,7 +17,10 @@
 #define DOOR_END_LEN   20    /* an address */
 #define DOOR_SIDES     65536 /* descriptors */
 
+#define DOOR_TEXT_OF_RECORD (64u << 10) /* UCX sends at most so much at once (worker.c) */
+
 struct door_guest;
+struct door_stream;
 struct door_ready;
 
 /* What door->epoll watches. */
@@ -61,6 +65,8 @@ struct net_door {
     uint32_t whom;  /* UCX is about to connect to, or NONE */
     uint32_t heard; /* the last from whom UCX has received */
     uint64_t refused, refused_logged, logged_at;
+    bool encrypts;
+    uint8_t record[DOOR_TEXT_OF_RECORD + 64]; /* the one that is just being sent */
 };
 
 /* --- door_token.c --- */
@@ -72,9 +78,25 @@ void door_put_end(uint8_t to[DOOR_END_LEN], const struct sockaddr *addr);
 /* The token's text, from or to `token`. False: it is none. */
 bool door_token_put(uint8_t text[DOOR_TEXT_LEN], const struct net_door_token *token);
 bool door_token_get(const uint8_t text[DOOR_TEXT_LEN], struct net_door_token *token);
+/* The tag of that text. False: the key is not known. */
+bool door_sign(struct net_door *door, const struct net_door_token *token, const void *text,
+               size_t len, uint8_t tag[NET_AUTH_TAG_LEN]);
 /* What the listening end answers to that text. False: the key is not known. */
 bool door_prove(struct net_door *door, const struct net_door_token *token,
                 const uint8_t text[DOOR_TEXT_LEN], uint8_t proof[DOOR_PROOF_LEN]);
+
+/* --- door_stream.c --- */
+
+/* Of the connection that begins with that token. NULL with errno. */
+struct door_stream *door_stream_create(struct net_door *door,
+                                       const struct net_door_token *token,
+                                       const uint8_t text[DOOR_TEXT_LEN], bool connects);
+void door_stream_destroy(struct door_stream *stream);
+/* As sendmsg() and recv(). After EAGAIN the same bytes, or more of them, are to be sent. */
+ssize_t door_stream_send(struct door_stream *stream, int fd, const struct iovec *iov,
+                         size_t niov, int flags);
+ssize_t door_stream_recv(struct door_stream *stream, int fd, void *data, size_t len,
+                         int flags);
 
 /* --- door_guests.c --- */
 
@@ -82,9 +104,9 @@ bool door_prove(struct net_door *door, const struct net_door_token *token,
 struct door_listener *door_listener_create(struct net_door *door, int fd);
 /* But for its number, which is UCX's to close. */
 void door_listener_free(struct door_listener *listener);
-/* One that was let in: its descriptor, the caller's. -1: EAGAIN ... Any thread. */
+/* One that was let in: its descriptor, and what encrypts it or NULL, the caller's. -1: EAGAIN ... Any thread. */
 int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
-                       socklen_t *len, uint32_t *rank);
+                       socklen_t *len, uint32_t *rank, struct door_stream **stream);
 /* How many there may be at once. */
 unsigned door_guests_max(void);
 /* The guests go. */

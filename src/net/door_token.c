@@ -33,15 +33,16 @@ static void walk_token(struct codec *c, struct net_door_token *token)
 {
     char magic[sizeof(door_magic)];
     uint8_t version = VERSION;
-    uint16_t zero = 0;
+    uint16_t encrypts = token->encrypts;
 
     memcpy(magic, door_magic, sizeof(magic));
     codec_bytes(c, magic, sizeof(magic));
     codec_u8(c, &version);
     codec_u8(c, &token->flags);
-    codec_u16(c, &zero);
+    codec_u16(c, &encrypts);
     codec_check(c, memcmp(magic, door_magic, sizeof(magic)) == 0 && version == VERSION &&
-                       zero == 0);
+                       encrypts <= 1);
+    token->encrypts = encrypts;
     codec_u32(c, &token->from);
     codec_u32(c, &token->from_incarnation);
     codec_u32(c, &token->to);
@@ -67,6 +68,17 @@ bool door_token_get(const uint8_t text[DOOR_TEXT_LEN], struct net_door_token *to
     return !c.failed;
 }
 
+bool door_sign(struct net_door *door, const struct net_door_token *token, const void *text,
+               size_t len, uint8_t tag[NET_AUTH_TAG_LEN])
+{
+    uint8_t mac[NET_AUTH_MAC_LEN];
+
+    if (!door->ops->mac(door->arg, token, text, len, mac))
+        return false;
+    memcpy(tag, mac, NET_AUTH_TAG_LEN);
+    return true;
+}
+
 bool door_prove(struct net_door *door, const struct net_door_token *token,
                 const uint8_t text[DOOR_TEXT_LEN], uint8_t proof[DOOR_PROOF_LEN])
 {
@@ -74,5 +86,5 @@ bool door_prove(struct net_door *door, const struct net_door_token *token,
 
     memcpy(proved, proof_magic, sizeof(proof_magic));
     memcpy(proved + sizeof(proof_magic), text, DOOR_TEXT_LEN);
-    return door->ops->sign(door->arg, token, proved, sizeof(proved), proof);
+    return door_sign(door, token, proved, sizeof(proved), proof);
 }

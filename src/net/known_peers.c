@@ -121,6 +121,7 @@ static bool agrees(const struct net_worker *worker, struct peer *peer,
         {"DYAD_KEY_DEPTH", worker->self.depth, info->depth},
         {"DYAD_KEY_BINS", worker->self.bins, info->bins},
         {"DYAD_REPLICAS", worker->self.replicas, info->replicas},
+        {"DYAD_ENCRYPT", worker->self.encrypt, info->encrypt},
         {"DYAD_INTEGRITY", worker->self.integrity, info->integrity},
     };
 
@@ -352,8 +353,8 @@ static bool admits(void *arg, const struct net_door_token *token)
            token->from != worker->self.rank && net_guest_rank(token->from) < worker->nranks;
 }
 
-static bool sign(void *arg, const struct net_door_token *token, const void *text,
-                 size_t len, uint8_t tag[NET_AUTH_TAG_LEN])
+static bool door_mac(void *arg, const struct net_door_token *token, const void *text,
+                     size_t len, uint8_t mac[NET_AUTH_MAC_LEN])
 {
     struct net_worker *worker = arg;
     const bool ours = token->from == worker->self.rank;
@@ -366,7 +367,7 @@ static bool sign(void *arg, const struct net_door_token *token, const void *text
     if (!ours && of_sender && net_is_guest(token->from) &&
         !(peer && peer->info && peer->info->incarnation == token->from_incarnation))
         auth = own = net_worker_guest_auth(worker, token->from, token->from_incarnation);
-    done = auth && net_auth_sign(auth, text, len, tag) == 0;
+    done = auth && net_auth_mac(auth, text, len, mac) == 0;
     net_auth_destroy(own);
     return done;
 }
@@ -381,7 +382,7 @@ static void declined(void *arg, uint32_t rank)
 
 const struct net_door_ops net_worker_door_ops = {
     .introduce = introduce,
-    .sign = sign,
+    .mac = door_mac,
     .admits = admits,
     .declined = declined,
 };

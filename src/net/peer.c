@@ -14,6 +14,7 @@
 #define PEER_HAS_KEY   0x01u
 #define PEER_SERVES    0x02u
 #define PEER_INTEGRITY 0x04u
+#define PEER_ENCRYPT   0x08u
 
 /* version, flags, seven integers, key, storage ids, four string lengths, strings, address
  */
@@ -47,14 +48,17 @@ static void walk(struct codec *c, struct net_peer *peer, bool with_key)
 {
     uint8_t version = PEER_VERSION;
     uint8_t flags = (with_key ? PEER_HAS_KEY : 0) | (peer->serves ? PEER_SERVES : 0) |
-                    (peer->integrity ? PEER_INTEGRITY : 0);
+                    (peer->integrity ? PEER_INTEGRITY : 0) |
+                    (peer->encrypt ? PEER_ENCRYPT : 0);
     uint16_t address_len = (uint16_t)peer->address_len;
 
     codec_u8(c, &version);
     codec_u8(c, &flags);
-    codec_check(c, (flags & ~(PEER_HAS_KEY | PEER_SERVES | PEER_INTEGRITY)) == 0);
+    codec_check(
+        c, (flags & ~(PEER_HAS_KEY | PEER_SERVES | PEER_INTEGRITY | PEER_ENCRYPT)) == 0);
     peer->serves = flags & PEER_SERVES;
     peer->integrity = flags & PEER_INTEGRITY;
+    peer->encrypt = flags & PEER_ENCRYPT;
     codec_u32(c, &peer->rank);
     codec_u32(c, &peer->incarnation);
     codec_i32(c, &peer->pid);

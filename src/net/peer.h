@@ -58,6 +58,7 @@ struct net_peer {
     uint8_t storage_producer[DYAD_STORAGE_ID_LEN]; /* all zero: no such DMD */
     uint8_t storage_consumer[DYAD_STORAGE_ID_LEN];
     bool integrity; /* DYAD_INTEGRITY, must agree: payloads have a proof */
+    bool encrypt;   /* DYAD_ENCRYPT, must agree: connections are encrypted */
     bool serves;    /* it runs no program, and stays (boot/identity.h) */
     char node[NET_PEER_NODE_MAX + 1]; /* DYAD_NODE or host name + boot id */
     char dmd_producer[PATH_MAX];      /* absolute, "" if none */

@@ -112,7 +112,10 @@ static int open_context(struct net_worker *worker)
     if (status != UCS_OK)
         goto failed;
     override(config);
-    status = ucp_init(&params, config, &worker->context);
+    if (worker->self.encrypt) /* the door encrypts nothing else */
+        status = ucp_config_modify(config, "TLS", "tcp");
+    if (status == UCS_OK)
+        status = ucp_init(&params, config, &worker->context);
     ucp_config_release(config);
     if (status == UCS_OK)
         return 0;
@@ -213,21 +216,37 @@ static bool arm(void *arg)
     return net_worker_arm(arg);
 }
 
-/* UCX's port takes what it gets from anybody. False: it is open, EPERM. */
-static bool is_shut(void)
+/* UCX's port takes what it gets from anybody, and what goes past the door is not encrypted. False: so it is, EPERM. */
+static bool is_shut(const struct net_worker *worker)
 {
-#ifndef DYAD_SANITIZED /* whose runtime keeps our functions from UCX */
-    if (net_door_is_passed()) {
-        log_error(
-            "UCX's port cannot be guarded against other users and hosts: UCX was loaded "
-            "before "
-            "this library, and a second copy of it cannot be had (glibc 2.34 can). "
-            "DYAD_PORT_GUARD=0, in the whole session, leaves the port open");
-        errno = EPERM;
-        return false;
-    }
+#ifdef DYAD_SANITIZED /* whose runtime keeps our functions from UCX */
+    const bool needed = worker->self.encrypt;
+#else
+    const bool needed = true;
 #endif
-    return true;
+    if (!needed || !net_door_is_passed())
+        return true;
+    log_error(
+        "UCX's port cannot be guarded against other users and hosts: UCX was loaded "
+        "before this library, and a second copy of it cannot be had (glibc 2.34 can). %s",
+        worker->self.encrypt
+            ? "So nothing can be encrypted (DYAD_ENCRYPT)"
+            : "DYAD_PORT_GUARD=0, in the whole session, leaves the port open");
+    errno = EPERM;
+    return false;
+}
+
+static int open_door(struct net_worker *worker)
+{
+    worker->door = net_door_create(worker->loop, &net_worker_door_ops, worker);
+    if (!worker->door)
+        return -1;
+    if (!worker->self.encrypt || net_door_encrypt(worker->door) == 0)
+        return 0;
+    net_door_destroy(worker->door);
+    log_error("DYAD_ENCRYPT=1 needs DYAD_PORT_GUARD=1, in the whole session");
+    errno = EPERM;
+    return -1;
 }
 
 /* The event is only there to wake the loop, which calls progress before it sleeps again. */
@@ -263,13 +282,13 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
     worker->auth = net_auth_create(self->key);
     if (!worker->auth)
         goto free_peers;
-    if (!(worker->door = net_door_create(loop, &net_worker_door_ops, worker)))
+    if (open_door(worker) < 0)
         goto destroy_auth;
     if (open_context(worker) < 0)
         goto destroy_door;
     if (open_worker(worker) < 0)
         goto cleanup_context;
-    if (!is_shut())
+    if (!is_shut(worker))
         goto destroy_ucp;
     worker->watch = net_loop_watch(loop, worker->efd, EPOLLIN, on_event, worker);
     if (!worker->watch)

@@ -268,7 +268,8 @@ static int links_open(struct member *member)
     member->table_ops.wall = table_wall;
     member->table_ops.set_timer = table_set_timer;
     member->table_ops.silent = table_silent;
-    member->self.integrity = config->integrity;
+    member->self.encrypt = config->encrypt;
+    member->self.integrity = config->integrity && !config->encrypt; /* which covers them */
     if (!member->config->port_guard)
         net_door_leave_open();
     if (!(member->worker = net_worker_create(member->loop, &member->self,

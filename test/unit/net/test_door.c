@@ -49,14 +49,14 @@ static bool introduce(void *arg, uint32_t to, struct net_door_token *token)
 
 static bool connecting; /* who asks for a MAC */
 
-static bool sign(void *arg, const struct net_door_token *token, const void *text,
-                 size_t len, uint8_t tag[NET_AUTH_TAG_LEN])
+static bool mac(void *arg, const struct net_door_token *token, const void *text, size_t len,
+                uint8_t of_text[NET_AUTH_MAC_LEN])
 {
     (void)arg;
     (void)token;
     if (!connecting && !knows)
         return false;
-    return net_auth_sign(connecting ? with : ours, text, len, tag) == 0;
+    return net_auth_mac(connecting ? with : ours, text, len, of_text) == 0;
 }
 
 static bool admits(void *arg, const struct net_door_token *token)
@@ -75,7 +75,7 @@ static void declined(void *arg, uint32_t rank)
 }
 
 static const struct net_door_ops ops = {
-    .introduce = introduce, .sign = sign, .declined = declined, .admits = admits};
+    .introduce = introduce, .mac = mac, .declined = declined, .admits = admits};
 
 static void tick(void *arg)
 {
@@ -537,6 +537,181 @@ static void test_no_descriptor(void **state)
     net_door_close(fd);
 }
 
+/* --- encrypted --- */
+
+/* Both ends of a connection that is encrypted. */
+static void encrypted(int *fd, int *in)
+{
+    char got[8];
+
+    assert_int_equal(net_door_encrypt(door), 0);
+    *fd = connects(1);
+    assert_int_equal(says_hello(*fd), 5);
+    turn(20);
+    assert_true((*in = accepts()) >= 0);
+    assert_int_equal(net_door_recv(*in, got, sizeof(got), 0), 5);
+    assert_memory_equal(got, "hello", 5);
+    assert_int_equal(net_door_recv(*fd, got, sizeof(got), 0), -1); /* but the proof */
+    assert_int_equal(errno, EAGAIN);
+}
+
+static bool readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, 0) == 1;
+}
+
+/* Bytes that follow no pattern of a record's size. */
+static uint8_t byte_at(size_t i)
+{
+    return (uint8_t)(i * 2654435761u >> 13);
+}
+
+/* All goes from one end to the other by parts of at most `out` and `in` bytes, where the kernel takes little at once: as UCX
+ * does, which sends again what was not taken, and reads when there is something to read. */
+static void carry(int from, int to, size_t total, size_t out, size_t in)
+{
+    static uint8_t text[1 << 20], got[1 << 20];
+    size_t sent = 0, come = 0;
+
+    for (size_t i = 0; i < total; i++)
+        text[i] = byte_at(i);
+    while (come < total) {
+        size_t part = total - sent < out ? total - sent : out, half = part / 2;
+        struct iovec iov[2] = {{text + sent, half}, {text + sent + half, part - half}};
+        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+        ssize_t n = 0;
+        if (part > 0)
+            n = sent % 2 ? net_door_send(from, text + sent, part, MSG_NOSIGNAL)
+                         : net_door_sendmsg(from, &msg, MSG_NOSIGNAL);
+        assert_true(n >= 0 || errno == EAGAIN);
+        sent += n > 0 ? (size_t)n : 0;
+        struct pollfd p[2] = {{.fd = to, .events = POLLIN},
+                              {.fd = from, .events = part > 0 ? POLLOUT : 0}};
+        if (part == 0 || n < 0)
+            assert_true(poll(p, 2, 5000) > 0); /* what was sent does not stay away */
+        while (readable(to)) {
+            part = total - come < in ? total - come : in;
+            if (part == 0)
+                break;
+            n = net_door_recv(to, got + come, part, 0);
+            assert_true(n > 0 || (n < 0 && errno == EAGAIN));
+            come += n > 0 ? (size_t)n : 0;
+        }
+    }
+    assert_int_equal(sent, total);
+    assert_memory_equal(text, got, total);
+    assert_false(readable(to));
+}
+
+static void test_encrypted(void **state)
+{
+    static const size_t sizes[] = {1, 2, 100, 4096, 65535, 65536, 65537, 200000, 1 << 20};
+    int fd, in, small = 4096;
+    char got[16];
+
+    (void)state;
+    encrypted(&fd, &in);
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        carry(fd, in, sizes[i], 1 << 20, 1 << 20);
+        carry(in, fd, sizes[i], 70000, 1000);
+    }
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    carry(fd, in, 1 << 20, 1 << 20, 1 << 20);
+    carry(fd, in, 300000, 65536, 7);
+    /* Looked at, and then taken. */
+    assert_int_equal(net_door_send(in, "welcome", 7, 0), 7);
+    assert_int_equal(net_door_recv(fd, got, sizeof(got), MSG_PEEK), 7);
+    assert_int_equal(net_door_recv(fd, got, 3, 0), 3);
+    assert_true(readable(fd));
+    assert_int_equal(net_door_recv(fd, got + 3, sizeof(got), 0), 4);
+    assert_memory_equal(got, "welcome", 7);
+    net_door_close(in);
+    assert_int_equal(net_door_recv(fd, got, sizeof(got), 0), 0);
+    net_door_close(fd);
+    assert_int_equal(net_door_refused(door), 0);
+}
+
+/* A record as it is on the way. */
+static size_t on_the_way(int in, uint8_t *record, size_t size)
+{
+    struct pollfd p = {.fd = in, .events = POLLIN};
+    ssize_t n = -1;
+
+    assert_int_equal(poll(&p, 1, 5000), 1);
+    n = recv(in, record, size, 0);
+    assert_true(n > 0);
+    return (size_t)n;
+}
+
+/* Nothing is seen of what is said; and what somebody changes, repeats, leaves out, or makes up ends the connection. */
+static void test_encrypted_attacked(void **state)
+{
+    static const char secret[] = "a secret of thirty-two bytes ....";
+    uint8_t record[2][200];
+    size_t len[2];
+    char got[100];
+    int fd, in;
+
+    (void)state;
+    for (unsigned attack = 0; attack < 7; attack++) {
+        encrypted(&fd, &in);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(net_door_send(fd, secret, sizeof(secret), 0), sizeof(secret));
+            len[i] = on_the_way(in, record[i], sizeof(record[i]));
+            assert_null(memmem(record[i], len[i], secret, 8));
+        }
+        assert_memory_not_equal(record[0] + 4, record[1] + 4, sizeof(secret));
+        if (attack == 1)
+            record[0][4] ^= 1;
+        if (attack == 2)
+            record[0][len[0] - 1] ^= 1;
+        if (attack == 3)
+            record[0][3] = 1; /* longer than any record */
+        if (attack == 4)
+            memset(record[0], 0, 4);
+        if (attack != 5) /* left out */
+            assert_int_equal(send(fd, record[0], len[0], 0), len[0]);
+        if (attack == 6) /* once more */
+            assert_int_equal(send(fd, record[0], len[0], 0), len[0]);
+        else
+            assert_int_equal(send(fd, record[1], len[1], 0), len[1]);
+        bool right = attack == 0 || attack == 6;
+        struct pollfd p = {.fd = in, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        ssize_t n = net_door_recv(in, got, sizeof(got), 0);
+        assert_int_equal(n, right ? (ssize_t)sizeof(secret) : -1);
+        if (right)
+            assert_memory_equal(got, secret, sizeof(secret));
+        if (attack == 6)
+            assert_int_equal(net_door_recv(in, got, 5, 0), -1);
+        if (attack > 0) {
+            assert_int_equal(errno, ECONNRESET);
+            assert_true(net_door_recv(in, got, sizeof(got), 0) <= 0);
+            assert_true(is_closed(fd));
+        }
+        net_door_close(in);
+        net_door_close(fd);
+        assert_int_equal(net_door_refused(door), attack);
+    }
+}
+
+/* One end encrypts, and the other one does not. */
+static void test_encrypted_one_sided(void **state)
+{
+    int fd = connects(1);
+
+    (void)state;
+    assert_int_equal(says_hello(fd), 5);
+    assert_int_equal(net_door_encrypt(door), 0);
+    turn(20);
+    assert_int_equal(accepts(), -1);
+    assert_true(is_closed(fd));
+    net_door_close(fd);
+    assert_int_equal(net_door_refused(door), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -550,6 +725,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_descriptor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_encrypted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_encrypted_attacked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_encrypted_one_sided, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

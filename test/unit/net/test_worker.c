@@ -970,6 +970,39 @@ static void test_no_integrity(void **state)
     }
 }
 
+/* All goes over connections that are encrypted; but so do all, or nobody. */
+static void test_encrypt(void **state)
+{
+    struct net_peer self[2];
+
+    (void)state;
+#ifdef DYAD_SANITIZED
+    skip(); /* UCX does not come to the door */
+#endif
+    for (int both = 0; both < 2; both++) {
+        fill_self(&self[0], 0, 0);
+        fill_self(&self[1], 1, 0);
+        self[0].integrity = self[1].integrity = false;
+        self[0].encrypt = true;
+        self[1].encrypt = both;
+        struct node *a = node_start_with(&self[0]), *b = node_start_with(&self[1]);
+        if (!both) {
+            assert_int_equal(call(a, do_set_peer, &b->self), -1);
+        } else {
+            assert_int_equal(call(a, do_set_peer, &b->self), 0);
+            assert_int_equal(send_to(a, 1, NET_MSG_DATA, 9, 2, 100), 0);
+            assert_int_equal(send_to(a, 1, NET_MSG_DATA, 11, 2, 64 << 20), 0);
+            WAIT(b, b->datas == 4);
+            assert_int_equal(send_to(b, 0, NET_MSG_DATA, 13, 2, 4 << 20), 0);
+            WAIT(a, a->datas == 2);
+            assert_int_equal(a->bad + b->bad, 0);
+            assert_int_equal(stats_of(b).rejected + stats_of(b).refused, 0);
+        }
+        node_end(a);
+        node_end(b);
+    }
+}
+
 static void test_hostile(void **state)
 {
     struct node *a = node_start(0, 0);
@@ -1478,18 +1511,31 @@ static void test_guest_forged(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello),           cmocka_unit_test(test_small_messages),
-        cmocka_unit_test(test_payloads),        cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_large_hello),     cmocka_unit_test(test_wrong_key),
-        cmocka_unit_test(test_mismatch),        cmocka_unit_test(test_never_known),
-        cmocka_unit_test(test_incarnations),    cmocka_unit_test(test_destroy_pending),
-        cmocka_unit_test(test_changed_payload), cmocka_unit_test(test_no_integrity),
-        cmocka_unit_test(test_hostile),         cmocka_unit_test(test_peer_killed),
-        cmocka_unit_test(test_peer_silent),     cmocka_unit_test(test_destroy_silent),
-        cmocka_unit_test(test_guest_asks),      cmocka_unit_test(test_guest_is_asked),
-        cmocka_unit_test(test_guest_forged),    cmocka_unit_test(test_revive_one_sided),
-        cmocka_unit_test(test_revive_both),     cmocka_unit_test(test_revive_unasked),
-        cmocka_unit_test(test_revive_stopped),  cmocka_unit_test(test_revive_uneven),
+        cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_small_messages),
+        cmocka_unit_test(test_payloads),
+        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_large_hello),
+        cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_never_known),
+        cmocka_unit_test(test_incarnations),
+        cmocka_unit_test(test_destroy_pending),
+        cmocka_unit_test(test_changed_payload),
+        cmocka_unit_test(test_no_integrity),
+        cmocka_unit_test(test_encrypt),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_peer_killed),
+        cmocka_unit_test(test_peer_silent),
+        cmocka_unit_test(test_destroy_silent),
+        cmocka_unit_test(test_guest_asks),
+        cmocka_unit_test(test_guest_is_asked),
+        cmocka_unit_test(test_guest_forged),
+        cmocka_unit_test(test_revive_one_sided),
+        cmocka_unit_test(test_revive_both),
+        cmocka_unit_test(test_revive_unasked),
+        cmocka_unit_test(test_revive_stopped),
+        cmocka_unit_test(test_revive_uneven),
         cmocka_unit_test(test_revive_dead),
     };
 
