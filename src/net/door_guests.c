@@ -4,7 +4,6 @@
  * Who has been accepted and has not proved himself yet is a guest: for 5 s, and so many at once that the oldest goes for one
  * more, or, where that has come only now, others wait in the kernel's queue. UCX hears of one that was let in by an event.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -53,36 +52,6 @@ struct door_ready {
 };
 
 static atomic_bool behind[DOOR_SIDES]; /* listening sockets that UCX does not have */
-
-static const char *say_end(const struct sockaddr_storage *addr, char *to, size_t size)
-{
-    const struct sockaddr_in6 *in6 = (const void *)addr;
-    const struct sockaddr_in *in = (const void *)addr;
-    bool six = addr->ss_family == AF_INET6;
-
-    if (!inet_ntop(addr->ss_family, six ? (const void *)&in6->sin6_addr : &in->sin_addr, to,
-                   (socklen_t)size))
-        snprintf(to, size, "?");
-    return to;
-}
-
-void door_refuse(struct net_door *door, const struct sockaddr_storage *addr,
-                 const char *why)
-{
-    char from[INET6_ADDRSTRLEN];
-    uint64_t now = util_clock_now();
-
-    door->refused++;
-    if (door->logged_at && now - door->logged_at < LOG_INTERVAL)
-        return;
-    log_warn(
-        "%llu connection(s) refused that did not prove to be of this session; the last "
-        "one, from %s: %s",
-        (unsigned long long)(door->refused - door->refused_logged),
-        say_end(addr, from, sizeof(from)), why);
-    door->refused_logged = door->refused;
-    door->logged_at = now;
-}
 
 static void guest_free(struct door_guest *guest)
 {

@@ -2,7 +2,7 @@
  * net/door_impl.h - private to door.c, door_guests.c, door_stream.c and door_token.c
  *
  * door.c: descriptors of UCX, and the connecting end. door_guests.c: the listening end. door_token.c: what is said.
- * door_stream.c: what follows, if it is encrypted.
+ * door_stream.c: what follows, if it is encrypted. door_refused.c: who was refused.
  */
 #ifndef DYAD_NET_DOOR_IMPL_H
 #define DYAD_NET_DOOR_IMPL_H
@@ -85,6 +85,12 @@ bool door_sign(struct net_door *door, const struct net_door_token *token, const 
 bool door_prove(struct net_door *door, const struct net_door_token *token,
                 const uint8_t text[DOOR_TEXT_LEN], uint8_t proof[DOOR_PROOF_LEN]);
 
+/* --- door_refused.c --- */
+
+/* Count a connection that was refused; a line at most every ten seconds. */
+void door_refuse(struct net_door *door, const struct sockaddr_storage *addr,
+                 const char *why);
+
 /* --- door_stream.c --- */
 
 /* Of the connection that begins with that token. NULL with errno. */
@@ -113,9 +119,6 @@ unsigned door_guests_max(void);
 void door_guests_free(struct net_door *door);
 /* Timer of the door. */
 void door_on_time(void *arg);
-/* Count a connection that was refused; a line at most every ten seconds. */
-void door_refuse(struct net_door *door, const struct sockaddr_storage *addr,
-                 const char *why);
 /* True if the descriptor is a listening socket that UCX does not have. */
 bool door_is_behind(int fd);
 
