@@ -26,13 +26,13 @@
 #include "client/client_impl.h"
 #include "client/client_loading.h"
 #include "client/client_promoted.h"
+#include "client/client_rejoins.h"
 #include "engine/core/member_ops.h"
 #include "store/looked.h"
 #include "util/loader.h"
 #include "util/log.h"
 
 #define DESCRIPTORS_NEEDED 64
-#define REJOINS_MAX        3 /* glibc 2.36 has static TLS for some ten such copies */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -44,9 +44,8 @@ static bool
 static struct member *running;
 static const struct member_ops *ops;
 static bool apart; /* with libraries of its own (client_library.c) */
-/* How many copies of the libraries have ended themselves; of the thread in
- * client_member_run() only. */
-static unsigned aborted_copies;
+/* Copies of the libraries that have ended themselves; of the thread in client_member_run() only. */
+static struct client_rejoins rejoins;
 /* The claim that client_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
 /* This process could not join: it does not try again. Only ever set. */
@@ -62,16 +61,17 @@ static bool over;
 
 static bool may_rejoin(void)
 {
-    return aborted_copies < REJOINS_MAX && client_library_may_be_apart();
+    return client_library_may_be_apart() &&
+           client_rejoins_allow(&rejoins, util_clock_now());
 }
 
 static void load(void)
 {
     unsigned begun = client_loading.begin();
 
-    if (aborted_copies > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
+    if (rejoins.copies > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
         ops = client_member_library(apart = true);
-    if (!ops && aborted_copies == 0)
+    if (!ops && rejoins.copies == 0)
         ops = client_member_library(apart = false);
     client_loading.end(begun);
 }
@@ -162,7 +162,7 @@ static int run_one(struct client *client, struct member_params *params)
         goto error;
     }
     params->apart = apart;
-    params->may_rejoin = may_rejoin();
+    params->may_rejoin = may_rejoin;
     if (!(member = ops->create(params))) {
         log_error("cannot start the member of rank %u: %m", client->identity.rank);
         goto error;
@@ -184,7 +184,7 @@ static int run_one(struct client *client, struct member_params *params)
     ops->destroy(member);
     return rc;
 error:
-    if (aborted_copies > 0)
+    if (rejoins.copies > 0)
         log_error(
             "rank %u cannot join anew: files below its managed directory are no longer "
             "shared by its processes, and what they ask for fails",
@@ -215,8 +215,8 @@ static void own_claim_close(void)
  * libraries of the next are a new copy, in a name space of its own, and share nothing
  * with those of the dead one: neither UCX and PMIx nor their libc. The old copy stays,
  * with its memory, the threads of UCX that sleep in abort(), and whatever lock it holds;
- * nothing calls it. Name spaces are few, and a UCX that fails at once must end, so this
- * is done REJOINS_MAX times in a process. */
+ * nothing calls it. Name spaces are few, and a UCX that fails at once must end:
+ * client_rejoins.h. */
 int client_member_run(struct client *client, int claim_fd)
 {
     struct member_params params = {
@@ -249,7 +249,7 @@ int client_member_run(struct client *client, int claim_fd)
         rc = run_one(client, &params);
     while (rc == MEMBER_ABORTED) {
         ops = NULL;
-        aborted_copies++;
+        client_rejoins_count(&rejoins, util_clock_now());
         params.table_own = true;
         if (!execs()) {
             rc = run_one(client, &params);
@@ -258,7 +258,7 @@ int client_member_run(struct client *client, int claim_fd)
             rc = 0;
         }
     }
-    if (rc < 0 && aborted_copies > 0)
+    if (rc < 0 && rejoins.copies > 0)
         member_is_lost();
     if (rc < 0)
         __atomic_store_n(&hopeless, true, __ATOMIC_RELAXED);
@@ -418,7 +418,7 @@ void client_fork_child(void)
     table_private = false;
     running = NULL;
     /* PMIx and UCX do not survive a fork: it would wait for their threads for ever. */
-    forked |= ops != NULL || aborted_copies > 0;
+    forked |= ops != NULL || rejoins.copies > 0;
     if (own_claim >= 0)
         close(own_claim); /* else the claim would outlive the member, in a child that never
                              execs */

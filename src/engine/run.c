@@ -411,7 +411,7 @@ static void aborted(struct member *member)
     execs = run->leave_wanted && run->leave_how == MEMBER_LEAVE_EXEC;
     pthread_mutex_unlock(&run->lock);
     run->aborted = true;
-    run->followed = run->may_rejoin || execs;
+    run->followed = run->may_rejoin() || execs;
     if (run->followed)
         log_warn(
             "UCX has found a fault in itself: rank %u leaves, and joins anew with another "

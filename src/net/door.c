@@ -22,6 +22,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@
 #include "net/door_real.h"
 #include "util/entry.h"
 #include "util/log.h"
+
+#define FULL_PAUSE_MS 20 /* where no descriptor is free */
 
 enum side_kind { LISTENS = 1, CONNECTS, AWAITS, OPEN };
 
@@ -83,6 +86,19 @@ int net_door_listen(int fd, int backlog)
     return 0;
 }
 
+/* For any error but EAGAIN UCX closes its listening socket, for good; and it comes again at once, for somebody is still there. */
+static int accept_open(int fd, struct sockaddr *addr, socklen_t *len)
+{
+    int accepted = net_door_real()->accept(fd, addr, len);
+
+    if (accepted >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS &&
+                          errno != ENOMEM && errno != ECONNABORTED))
+        return accepted;
+    poll(NULL, 0, FULL_PAUSE_MS); /* it is UCX's own thread */
+    errno = EAGAIN;
+    return -1;
+}
+
 int net_door_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
     struct side *side = side_of(fd), *open;
@@ -90,7 +106,7 @@ int net_door_accept(int fd, struct sockaddr *addr, socklen_t *len)
     uint32_t rank;
 
     if (!side || side->kind != LISTENS)
-        return net_door_real()->accept(fd, addr, len);
+        return accept_open(fd, addr, len);
     if ((fd = door_listener_take(side->listener, addr, len, &rank, &stream)) < 0)
         return -1;
     if (fd >= DOOR_SIDES || !(open = calloc(1, sizeof(*open)))) {

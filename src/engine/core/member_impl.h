@@ -26,11 +26,11 @@ struct member_run {
     bool exiting;    /* loop only: leave_as_wanted() as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
-    bool apart;      /* our libc is not the caller's */
-    bool table_own;  /* as in member_params */
-    bool may_rejoin; /* likewise */
-    bool aborted;    /* a library has aborted (aborted.c): nothing is freed */
-    bool followed;   /* ... and another member of this rank follows */
+    bool apart;               /* our libc is not the caller's */
+    bool table_own;           /* as in member_params */
+    bool (*may_rejoin)(void); /* likewise */
+    bool aborted;             /* a library has aborted (aborted.c): nothing is freed */
+    bool followed;            /* ... and another member of this rank follows */
     int rc;
 };
 

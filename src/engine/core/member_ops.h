@@ -42,9 +42,9 @@ struct member_params {
     int claim_fd;        /* listening socket; duplicated */
     const struct sockaddr_un *claim; /* of a promoted guest: its member's */
     unsigned claim_len;
-    bool apart;      /* this library is in a name space of its own */
-    bool table_own;  /* the calling thread has run a member that returned MEMBER_ABORTED */
-    bool may_rejoin; /* there may be another member after MEMBER_ABORTED */
+    bool apart;     /* this library is in a name space of its own */
+    bool table_own; /* the calling thread has run a member that returned MEMBER_ABORTED */
+    bool (*may_rejoin)(void);   /* there may be another member after MEMBER_ABORTED, now */
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
     void (*table_ready)(
         void); /* called when no descriptor of the program's is held any more */

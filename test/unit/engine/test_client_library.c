@@ -152,7 +152,7 @@ static struct member *create(const struct member_params *params)
     if (seen->runs == RUNS_MAX)
         abort();
     seen->apart[seen->runs] = params->apart;
-    seen->may_rejoin[seen->runs] = params->may_rejoin;
+    seen->may_rejoin[seen->runs] = params->may_rejoin();
     seen->runs++;
     return (struct member *)seen; /* not NULL; never looked into */
 }

@@ -712,6 +712,43 @@ static void test_encrypted_one_sided(void **state)
     assert_int_equal(net_door_refused(door), 1);
 }
 
+/* Where the port is open, too, a moment without descriptors does not end the listening socket. Once it is open it stays so. */
+static void test_open_no_descriptor(void **state)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    struct rlimit was, few;
+    int fd, in, last;
+
+    (void)state;
+    if (preload && strstr(preload, "vgpreload"))
+        skip();
+    net_door_leave_open();
+    assert_int_equal(net_door_encrypt(door), -1);
+    assert_int_equal(errno, EPERM);
+    net_door_close(listener);
+    listener = tcp();
+    address.sin_port = 0;
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(net_door_listen(listener, 10), 0);
+    socklen_t len = sizeof(address);
+    assert_int_equal(net_door_getsockname(listener, (struct sockaddr *)&address, &len), 0);
+    fd = stranger();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_true((last = dup(fd)) >= 0);
+    close(last);
+    few = was;
+    few.rlim_cur = (rlim_t)last;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    in = net_door_accept(listener, NULL, NULL);
+    int error = errno;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_equal(in, -1);
+    assert_int_equal(error, EAGAIN);
+    assert_true((in = net_door_accept(listener, NULL, NULL)) >= 0);
+    net_door_close(in);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -728,6 +765,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_encrypted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_encrypted_attacked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_encrypted_one_sided, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_open_no_descriptor, set_up,
+                                        tear_down), /* the last */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
