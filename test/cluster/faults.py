@@ -795,10 +795,15 @@ class Judge:
             there = min(end, max(map(self.ended, alive)))  # until then somebody of the node could be told
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
-            elif not any(c.uid == uid and all(
-                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o, there) or self.not_brought(name, uid, o, node, there)
-                    for o in self.missed(c, changes, FOREVER)) for c in changes):
+            elif not any(c.uid == uid and self.may_lie(c, self.missed(c, changes, FOREVER), name, node, alive, there) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
+
+    def may_lie(self, change, missed, name, node, alive, there):
+        """It lies there in place of all that it missed."""
+        unbrought = [o for o in missed if self.not_brought(name, change.uid, o, node, there)]
+        return all(there <= o.end or self.held_up(o, alive, there, there) or self.unordered(change, o, there) or
+                   any(u.end >= o.begin for u in unbrought)  # which has, or may have, replaced it
+                   for o in missed)
 
     def not_brought(self, name, uid, change, node, end):
         """A file that was made there is older than this, and a rank has said that it stays: this could not be had, or there was no room. Or

@@ -242,6 +242,10 @@ class OutOfDate(Judged):
         self.wrong(history("f", (2,)), "on n1 f is out of date")
         self.right(history("f").fault("full", 1, 13, 13.5))
         self.wrong(history(None).fault("full", 1, 13, 13.5), "on n1 f is out of date")
+        # At the same moment as that another node has written, whose ranks are there: that may have been replaced by what cannot be had.
+        self.right(history("f", (2, 5)).write(0, 11.95, "f", "0.1"))
+        self.wrong(history("f", (2, 5)).write(0, 12.5, "f", "0.1"), "on n1 f is out of date")
+        self.wrong(history(None, (2, 5)).write(0, 11.95, "f", "0.1"), "on n1 f is out of date")
 
     def test_changed_on_both_sides(self):
         """Each side may have its own, until they have found each other again: then the later one."""
