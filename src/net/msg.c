@@ -246,7 +246,7 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     entry->state = state;
     codec_bytes(c, entry->storage, sizeof(entry->storage));
     codec_u64(c, &entry->size);
-    codec_check(c, entry->size <= INT64_MAX);
+    codec_check(c, entry->size <= DYAD_SIZE_MAX);
     codec_u32(c, &entry->mode);
     codec_check(c, entry->mode <= MODE_MAX);
     codec_i64(c, &entry->mtime_sec);
@@ -382,7 +382,7 @@ static bool encodable(const struct net_msg *msg)
     if (fields & ENTRY &&
         ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
          (has_flags(&msg->entry) && msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
-         msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
+         msg->entry.size > DYAD_SIZE_MAX || msg->entry.mode > MODE_MAX ||
          msg->entry.mtime_nsec > NSEC_MAX))
         return false;
     if (fields & RANGE && !range_ok(msg))

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -105,12 +106,27 @@ static int hold(struct store_fetch *fetch)
     return -1;
 }
 
+/* What a wrong or hostile size would take of the disk before it fails is not asked for. A file system that does
+ * not say how large it is (0 blocks), or cannot be asked, finds out by itself. */
+static bool is_room(int fd, uint64_t size)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(fd, &fs) < 0 || fs.f_blocks == 0 || fs.f_frsize == 0)
+        return true;
+    return (size - 1) / fs.f_frsize < (geteuid() == 0 ? fs.f_bfree : fs.f_bavail);
+}
+
 static int reserve(int fd, uint64_t size)
 {
     int rc;
 
     if (size == 0)
         return 0;
+    if (!is_room(fd, size)) {
+        errno = ENOSPC;
+        return -1;
+    }
     do
         rc = fallocate(fd, 0, 0, (off_t)size);
     while (rc < 0 && errno == EINTR);
@@ -147,7 +163,7 @@ static struct store_fetch *fetch_create(const struct store_dir *dir,
 {
     if (store_dir_check(entry->upath) < 0)
         return NULL;
-    if (entry->size > INT64_MAX) {
+    if (entry->size > DYAD_SIZE_MAX) {
         errno = EFBIG;
         return NULL;
     }

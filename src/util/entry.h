@@ -14,6 +14,9 @@
 /* Longest upath in bytes, without the final NUL (PATH_MAX less the NUL). */
 #define DYAD_UPATH_MAX 4095
 
+/* Largest file in bytes that an entry can be of. What offsets and lengths are added to it fits. */
+#define DYAD_SIZE_MAX (1ull << 62)
+
 /* Bytes of a storage id (random, made once per DMD, kept in its control directory). */
 #define DYAD_STORAGE_ID_LEN 16
 

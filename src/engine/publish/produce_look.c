@@ -107,6 +107,10 @@ int produce_look(struct produce *p)
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
     p->unsettled = p->unsettled || local_file_is_unsettled(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);
+    if (p->record.entry.size > DYAD_SIZE_MAX) {
+        errno = EFBIG;
+        return -1;
+    }
     p->record.entry.conflict = p->conflict;
     known = store_journal_find(dmd->journal, p->upath);
     is_known = known && known->identity.ino == p->record.identity.ino &&

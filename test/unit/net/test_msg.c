@@ -42,7 +42,7 @@ static struct net_msg full_message(enum net_msg_type type)
                   .version = {0xffffffffffffffffu, 3, 9},
                   .owner = 17,
                   .state = DYAD_ENTRY_WITHDRAWN,
-                  .size = INT64_MAX,
+                  .size = DYAD_SIZE_MAX,
                   .mode = 0100644,
                   .mtime_sec = -5,
                   .mtime_nsec = 999999999},
@@ -424,6 +424,37 @@ static void refuse_upath(const char *upath, size_t len)
     free(good);
 }
 
+static uint64_t le64_at(const uint8_t *p)
+{
+    uint64_t n = 0;
+
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | p[i];
+    return n;
+}
+
+/* No file is that large, and an offset that is added to it would overflow. */
+static void test_impossible_size(void **state)
+{
+    struct net_msg sent = full_message(NET_MSG_GET), got;
+    const uint64_t size = DYAD_SIZE_MAX;
+    uint8_t buf[512], *at = NULL;
+    int len = net_msg_encode(&sent, buf, sizeof(buf));
+
+    (void)state;
+    for (int i = 0; i + 8 <= len && !at; i++)
+        if (le64_at(buf + i) == size)
+            at = buf + i;
+    assert_non_null(at);
+    assert_int_equal(net_msg_decode(&got, buf, (size_t)len), 0);
+    at[0]++;
+    assert_int_equal(net_msg_decode(&got, buf, (size_t)len), -1);
+    assert_int_equal(errno, EPROTO);
+    sent.entry.size++;
+    assert_int_equal(net_msg_encode(&sent, buf, sizeof(buf)), -1);
+    assert_int_equal(errno, EINVAL);
+}
+
 static void test_hostile_upaths(void **state)
 {
     static const char *const bad[] = {
@@ -566,7 +597,7 @@ static void test_inlined(void **state)
 
         /* None is an answer, too, with any size. */
         msg.blob_len = 0;
-        msg.entry.size = INT64_MAX;
+        msg.entry.size = DYAD_SIZE_MAX;
         len = net_msg_encode(&msg, buf, sizeof(buf));
         assert_true(len > 0);
         assert_int_equal(decode_exact(buf, (size_t)len, &got), 0);
@@ -667,7 +698,7 @@ int main(void)
         cmocka_unit_test(test_flipped),         cmocka_unit_test(test_fuzz),
         cmocka_unit_test(test_version),         cmocka_unit_test(test_hostile_upaths),
         cmocka_unit_test(test_encoder_refuses), cmocka_unit_test(test_inlined),
-        cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_optional),        cmocka_unit_test(test_impossible_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -389,6 +389,41 @@ static void write_fails(void **state)
     assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
 }
 
+static unsigned allocations; /* calls of fallocate() */
+
+int __real_fallocate(int fd, int mode, off_t offset, off_t len);
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t len);
+
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    allocations++;
+    if (len <= 1 << 30)
+        return __real_fallocate(fd, mode, offset, len);
+    errno = ENOSPC; /* as it ends where it is let eat the disk */
+    return -1;
+}
+
+/* A peer that names a size that is none does not fill the disk for a while. */
+static void larger_than_the_disk(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("big", DYAD_SIZE_MAX);
+    struct store_fetch *fetch;
+
+    allocations = 0;
+    assert_null(store_fetch_begin(s->dir, &entry));
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(allocations, 0);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+    entry.size++;
+    assert_null(store_fetch_begin(s->dir, &entry));
+    assert_int_equal(errno, EFBIG);
+    entry.size = 1 << 20; /* what there is room for */
+    assert_non_null(fetch = store_fetch_begin(s->dir, &entry));
+    assert_int_equal(allocations, 1);
+    store_fetch_abort(fetch);
+}
+
 static void mounts(void **state)
 {
     struct scratch *s = *state;
@@ -760,6 +795,7 @@ int main(void)
         TEST(cleans_after_the_dead),
         TEST(copies),
         TEST(write_fails),
+        TEST(larger_than_the_disk),
         TEST(mounts),
         TEST(discards_unless),
         TEST(finds_what_is_aside),
