@@ -16,6 +16,7 @@
 #include <utlist.h>
 
 #include "dht/node.h"
+#include "util/quota.h"
 
 #define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
 #define DHT_COUNTER_MAX   (1ull << 62) /* no valid version comes near */
@@ -117,6 +118,7 @@ struct dht_node {
     struct unrecovered *unrecovered;
     struct writings *writings;
     struct written *written;  /* by upath */
+    struct util_quota askers; /* of these */
     struct timer sweep_timer; /* node_home_answers.c */
     uint64_t *lost_at;        /* node_lease.c; [rank]; NULL: none yet */
 };

@@ -123,8 +123,7 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
         }
         add_inlined(node, record, waiter->rank, waiter->flags, &msg);
         node_send(node, waiter->rank, &msg);
-        DL_DELETE(record->waiters, waiter);
-        free(waiter);
+        dht_shard_free_waiter(node->shard, record, waiter);
     }
 }
 
@@ -428,10 +427,8 @@ static int sweep_record(struct dht_record *record, void *arg)
     }
     DL_FOREACH_SAFE(record->waiters, waiter, tmp)
     {
-        if (waiter_is_gone(sweep->node, waiter)) {
-            DL_DELETE(record->waiters, waiter);
-            free(waiter);
-        }
+        if (waiter_is_gone(sweep->node, waiter))
+            dht_shard_free_waiter(sweep->node->shard, record, waiter);
     }
     if (record->inlined != NULL &&
         !record_has_home(sweep->node, record, sweep->node->config.self)) {

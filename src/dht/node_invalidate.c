@@ -268,7 +268,8 @@ static void invalidation_timeout(struct dht_node *node, struct timer *timer)
 /* Ranks that wait as holders (HELD) of a version that never came to us, and is outdated
  * now, are holders, too. For a directory they get a NOTIFY that we know it now:
  * record_notify(). */
-static int take_waiters(struct dht_record *record, const struct dyad_entry *newer)
+static int take_waiters(struct dht_node *node, struct dht_record *record,
+                        const struct dyad_entry *newer)
 {
     struct dht_waiter *waiter, *tmp;
     int rc = 0;
@@ -281,8 +282,7 @@ static int take_waiters(struct dht_record *record, const struct dyad_entry *newe
         rc |= dht_shard_add_holder(record, waiter->rank);
         if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))
             continue;
-        DL_DELETE(record->waiters, waiter);
-        free(waiter);
+        dht_shard_free_waiter(node->shard, record, waiter);
     }
     return rc;
 }
@@ -300,7 +300,7 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
 
     if (record->entry.state == DYAD_ENTRY_PUBLISHED)
         rc |= dht_shard_add_holder(record, record->entry.owner);
-    rc |= take_waiters(record, &msg->entry);
+    rc |= take_waiters(node, record, &msg->entry);
     if (msg->source != node->config.self && copies_are_older(node, &msg->entry))
         rc |= dht_shard_add_holder(record, node->config.self);
     DL_FOREACH((struct invalidation *)record->user, earlier)

@@ -41,9 +41,11 @@ static void askers_wake(struct dht_node *node, struct written *written)
         const struct asker *asker = &written->askers[i];
         if (writer_live(written, asker->rank) != NULL)
             written->askers[left++] = *asker;
-        else
+        else {
             home_reply(node, asker->rank, asker->id, EAGAIN, written->upath,
                        DYAD_RANK_NONE);
+            util_quota_return(&node->askers, asker->rank);
+        }
     }
     written->naskers = left;
 }
@@ -60,24 +62,32 @@ static void writers_want(struct dht_node *node, struct written *written, uint32_
     }
 }
 
-static void asker_drop(struct written *written, uint32_t rank, uint64_t id)
+static void asker_drop(struct dht_node *node, struct written *written, uint32_t rank,
+                       uint64_t id)
 {
     for (unsigned i = 0; i < written->naskers; i++) {
         if (written->askers[i].rank == rank && written->askers[i].id == id) {
+            util_quota_return(&node->askers, rank);
             written->askers[i] = written->askers[--written->naskers];
             return;
         }
     }
 }
 
-static bool asker_add(struct written *written, uint32_t rank, uint64_t id)
+static bool asker_add(struct dht_node *node, struct written *written, uint32_t rank,
+                      uint64_t id)
 {
     struct asker *askers;
 
-    asker_drop(written, rank, id);
-    askers = realloc(written->askers, (written->naskers + 1) * sizeof(*askers));
-    if (askers == NULL)
+    asker_drop(node, written, rank, id);
+    if (!util_quota_take(&node->askers, rank, ASKERS_MAX,
+                         "look-ups that wait for a writer"))
         return false;
+    askers = realloc(written->askers, (written->naskers + 1) * sizeof(*askers));
+    if (askers == NULL) {
+        util_quota_return(&node->askers, rank);
+        return false;
+    }
     written->askers = askers;
     askers[written->naskers++] = (struct asker){rank, id};
     return true;
@@ -93,11 +103,11 @@ static void home_ask(struct dht_node *node, const struct net_msg *msg)
     if (written != NULL && (writer = writer_live(written, msg->source)) != NULL) {
         by = writer->rank;
         status = EBUSY;
-        if (!asker_add(written, msg->source, msg->id))
+        if (!asker_add(node, written, msg->source, msg->id))
             return; /* silent: passed over, or asked again */
         writers_want(node, written, msg->source);
     } else if (written != NULL) {
-        asker_drop(written, msg->source, msg->id);
+        asker_drop(node, written, msg->source, msg->id);
         for (unsigned i = 0; i < written->nwriters; i++) {
             if (written->writers[i].abandoned) {
                 status = EOWNERDEAD;
@@ -269,7 +279,7 @@ static bool home_writing(struct dht_node *node, const struct net_msg *msg)
         break;
     case NET_WRITING_FORGET:
         if ((written = written_find(node, msg->entry.upath)) != NULL) {
-            asker_drop(written, msg->source, msg->id);
+            asker_drop(node, written, msg->source, msg->id);
             written_free_empty(node, written);
         }
         break;
@@ -410,8 +420,10 @@ static void writers_rank_lost(struct dht_node *node, uint32_t rank)
     {
         struct writer *writer = writer_find(written, rank);
         for (unsigned i = written->naskers; i-- > 0;)
-            if (written->askers[i].rank == rank)
+            if (written->askers[i].rank == rank) {
+                util_quota_return(&node->askers, rank);
                 written->askers[i] = written->askers[--written->naskers];
+            }
         if (writer != NULL && !writer->abandoned) {
             writer_dead(node, written, writer, false);
             askers_wake(node, written);
@@ -428,6 +440,7 @@ static void writers_destroy(struct dht_node *node)
     {
         written_free(node, written);
     }
+    util_quota_clear(&node->askers);
 }
 
 static const struct node_message messages[] = {

@@ -38,6 +38,8 @@ struct written *written_get(struct dht_node *node, const char *upath)
 void written_free(struct dht_node *node, struct written *written)
 {
     HASH_DEL(node->written, written);
+    while (written->naskers > 0)
+        util_quota_return(&node->askers, written->askers[--written->naskers].rank);
     free(written->writers);
     free(written->askers);
     free(written);

@@ -22,6 +22,9 @@ struct writer {
         quiet; /* joined, and changes a published version, as no other node does yet: nobody waits for it */
 };
 
+/* Of one rank: as DHT_WAITERS_MAX. Of writers any number is kept, as of files that are open. */
+#define ASKERS_MAX DHT_WAITERS_MAX
+
 struct asker {
     uint32_t rank;
     uint64_t id;

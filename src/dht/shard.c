@@ -19,6 +19,7 @@
 
 #include "dht/index.h"
 #include "net/msg.h"
+#include "util/quota.h"
 
 /* Nodes adapt to how full they are, as in the adaptive radix tree (Leis, Kemper, Neumann,
  * ICDE 2013): a sorted list of bins with their children while few are taken, an array of
@@ -46,6 +47,7 @@ struct dht_shard {
     uint64_t nodes, bytes;
     uint64_t lookups, passed, comparisons, false_matches;
     uint64_t ended_at[DHT_DEPTH_MAX + 1];
+    struct util_quota waiting;
 };
 
 static uint32_t *node_bins(struct tree_node *node)
@@ -212,13 +214,22 @@ static size_t record_bytes(const struct dht_record *record)
     return sizeof(*record) + strlen(record->upath) + 1;
 }
 
+void dht_shard_free_waiter(struct dht_shard *shard, struct dht_record *record,
+                           struct dht_waiter *waiter)
+{
+    DL_DELETE(record->waiters, waiter);
+    if (waiter->counted)
+        util_quota_return(&shard->waiting, waiter->rank);
+    free(waiter);
+}
+
 static void record_free(struct dht_shard *shard, struct dht_record *record)
 {
     struct dht_waiter *waiter, *tmp;
 
     DL_FOREACH_SAFE(record->waiters, waiter, tmp)
     {
-        free(waiter);
+        dht_shard_free_waiter(shard, record, waiter);
     }
     shard->bytes -= record_bytes(record);
     dht_inlined_set(&shard->inlined, record, NULL, 0);
@@ -253,6 +264,7 @@ void dht_shard_destroy(struct dht_shard *shard)
     if (shard->root != NULL)
         tree_free(shard, shard->root, 0);
     dht_index_destroy(shard->index);
+    util_quota_clear(&shard->waiting);
     free(shard);
 }
 
@@ -364,16 +376,23 @@ int dht_shard_add_waiter(struct dht_shard *shard, struct dht_record *record, uin
 {
     struct dht_waiter *waiter;
 
-    (void)shard;
     DL_FOREACH(record->waiters, waiter)
     {
         if (waiter->rank == rank && waiter->id == id)
             break;
     }
     if (waiter == NULL) {
-        waiter = calloc(1, sizeof(*waiter));
-        if (waiter == NULL)
+        bool counted = (flags & NET_LOOKUP_HELD) == 0;
+        if (counted && !util_quota_take(&shard->waiting, rank, DHT_WAITERS_MAX,
+                                        "look-ups that wait for a publish"))
             return -1;
+        waiter = calloc(1, sizeof(*waiter));
+        if (waiter == NULL) {
+            if (counted)
+                util_quota_return(&shard->waiting, rank);
+            return -1;
+        }
+        waiter->counted = counted;
         waiter->rank = rank;
         waiter->id = id;
         waiter->since = now;
@@ -389,12 +408,10 @@ bool dht_shard_drop_waiter(struct dht_shard *shard, struct dht_record *record,
 {
     struct dht_waiter *waiter;
 
-    (void)shard;
     DL_FOREACH(record->waiters, waiter)
     {
         if (waiter->rank == rank && waiter->id == id) {
-            DL_DELETE(record->waiters, waiter);
-            free(waiter);
+            dht_shard_free_waiter(shard, record, waiter);
             return true;
         }
     }

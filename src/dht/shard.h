@@ -19,11 +19,16 @@
 
 struct dht_shard;
 
+/* Of one rank, and of those that wait for files: each is an open that a thread of the rank waits in. Of
+ * ranks that hold copies (NET_LOOKUP_HELD) any number is kept, as of entries: they would use what is outdated. */
+#define DHT_WAITERS_MAX 131072u
+
 struct dht_waiter {
     struct dht_waiter *prev, *next; /* utlist */
     uint32_t rank;
     uint64_t id;   /* of the LOOKUP */
     uint8_t flags; /* NET_LOOKUP_* of the LOOKUP */
+    bool counted;  /* for DHT_WAITERS_MAX */
     struct dyad_version newer_than;
     uint64_t since; /* util_clock_now() */
 };
@@ -75,10 +80,13 @@ struct dht_record *dht_shard_insert(struct dht_shard *shard, const struct dht_ke
 void dht_shard_remove(struct dht_shard *shard, struct dht_record *record);
 
 /* Keep a waiter; one that is there already (rank, id) is brought up to date but keeps its
- * `since`. 0 or -1 ENOMEM. */
+ * `since`. 0 or -1: ENOMEM; the rank has DHT_WAITERS_MAX of them. */
 int dht_shard_add_waiter(struct dht_shard *shard, struct dht_record *record, uint32_t rank,
                          uint64_t id, uint8_t flags, const struct dyad_version *newer_than,
                          uint64_t now);
+/* Take a waiter out of the record, and free it. */
+void dht_shard_free_waiter(struct dht_shard *shard, struct dht_record *record,
+                           struct dht_waiter *waiter);
 /* Drop a waiter; false if it is not there. */
 bool dht_shard_drop_waiter(struct dht_shard *shard, struct dht_record *record,
                            uint32_t rank, uint64_t id);

@@ -15,14 +15,16 @@
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "util/clock.h"
+#include "util/log.h"
 
 struct asking {
     struct asking *prev, *next; /* utlist */
     struct gather *gather;
     struct gather_at at;
     uint64_t id;
-    int error;   /* it has failed: gather_go_on() calls failed() */
-    bool unsent; /* the next page is to be asked for */
+    unsigned pages; /* that have come */
+    int error;      /* it has failed: gather_go_on() calls failed() */
+    bool unsent;    /* the next page is to be asked for */
     struct net_timer *deadline;
 };
 
@@ -238,6 +240,13 @@ static bool received(struct member *member, const struct net_msg *msg, void **pa
         break;
     case GATHER_MORE:
         a->unsent = true;
+        if (++a->pages == GATHER_PAGES_MAX) {
+            log_warn(
+                "%s has sent %u pages of an answer, and more are to come: they are "
+                "not asked for",
+                member_describe(member, a->at.rank), a->pages);
+            a->error = EPROTO;
+        }
         break;
     case GATHER_STOP:
         gather->stopped = true;

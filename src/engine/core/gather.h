@@ -14,6 +14,10 @@
 
 #include "net/msg.h"
 
+/* A rank that has more pages than that is passed over, with a warning: it is broken. They are full, but for
+ * the last: a directory's have room for 200 million names of 20 bytes. */
+#define GATHER_PAGES_MAX 65536u
+
 struct member;
 struct gather;
 
@@ -38,7 +42,7 @@ struct gather_ops {
     /* An answer has come; may change *at. */
     enum gather_step (*page)(void *arg, struct gather_at *at, const struct net_msg *msg);
     /* The rank will not answer (any more). error: ETIMEDOUT silent, EHOSTUNREACH or
-     * another errno value dead, ENOMEM. */
+     * another errno value dead, ENOMEM, or EPROTO: it sends pages without end. */
     void (*failed)(void *arg, uint32_t rank, int error);
     /* All have answered or failed. True: ask those that are wanted once more, from rank 0.
      * False: the gather is gone when this returns. */

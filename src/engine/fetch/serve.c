@@ -37,8 +37,10 @@
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/quota.h"
 
 #define CHUNK_MAX (64ull << 20)
+#define GETS_MAX  131072u /* of one rank: 64 chunks of each of 2,048 files */
 
 enum served_state {
     SERVED_HELD,     /* until a publish of ours has ended */
@@ -75,6 +77,7 @@ struct serve {
     unsigned busy;          /* buffers in use */
     struct net_timer *held; /* NULL: none was held yet */
     bool timed;             /* it is set */
+    struct util_quota gets;
 };
 
 static void serve_queue(struct member *member);
@@ -84,6 +87,7 @@ static void held_later(struct member *member);
 static void served_free(struct served *s)
 {
     DL_DELETE(OWN(s->member, serve)->served, s);
+    util_quota_return(&OWN(s->member, serve)->gets, s->rank);
     if (s->fd >= 0)
         close(s->fd);
     free(s->data);
@@ -459,10 +463,14 @@ static void serve_try(struct served *s)
 
 static struct served *served_create(struct member *member, const struct net_msg *msg)
 {
-    struct served *s = calloc(1, sizeof(*s));
+    struct util_quota *gets = &OWN(member, serve)->gets;
+    bool may = util_quota_take(gets, msg->source, GETS_MAX, "GETs that wait");
+    struct served *s = may ? calloc(1, sizeof(*s)) : NULL;
     struct net_msg reply = {.type = NET_MSG_ERROR, .id = msg->id, .status = ENOMEM};
 
     if (!s || !(s->upath = strdup(msg->entry.upath))) {
+        if (may)
+            util_quota_return(gets, msg->source);
         free(s);
         member_send(member, msg->source, &reply);
         return NULL;
@@ -567,6 +575,7 @@ void serve_stop(struct member *member)
     {
         served_free(s);
     }
+    util_quota_clear(&OWN(member, serve)->gets);
     if (OWN(member, serve)->held)
         net_timer_destroy(OWN(member, serve)->held);
 }

@@ -28,9 +28,11 @@
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/quota.h"
 
-#define AGAIN    (2 * UTIL_NSEC_PER_MSEC)
-#define FDS_FREE 64 /* descriptors that are left for others (requests/guest.c) */
+#define AGAIN     (2 * UTIL_NSEC_PER_MSEC)
+#define WAITS_MAX 16384u /* of one rank: each is a thread of it that waits */
+#define FDS_FREE  64     /* descriptors that are left for others (requests/guest.c) */
 
 /* A process that holds locks of a file. */
 struct holder {
@@ -53,6 +55,7 @@ struct waiting {
 struct locks_held {
     struct holder *holders;
     struct waiting *waitings;
+    struct util_quota quota; /* of these */
     struct net_timer *timer;
 };
 
@@ -117,6 +120,7 @@ static struct holder *make(struct member *member, const struct locks_request *re
 static void waiting_free(struct member *member, struct waiting *waiting)
 {
     DL_DELETE(OWN(member, locks_held)->waitings, waiting);
+    util_quota_return(&OWN(member, locks_held)->quota, waiting->holder->rank);
     free(waiting);
 }
 
@@ -209,15 +213,20 @@ static void retry_soon(struct member *member)
         net_timer_start(held->timer, util_clock_now());
 }
 
-/* False: no memory. */
+/* False: no memory, or too many. */
 static bool wait_for(struct member *member, struct holder *holder, uint64_t id,
                      struct flock lock, locks_fn fn)
 {
     struct locks_held *held = OWN(member, locks_held);
     struct waiting *waiting;
 
-    if (!(waiting = calloc(1, sizeof(*waiting))))
+    if (!util_quota_take(&held->quota, holder->rank, WAITS_MAX,
+                         "locks that are waited for"))
         return false;
+    if (!(waiting = calloc(1, sizeof(*waiting)))) {
+        util_quota_return(&held->quota, holder->rank);
+        return false;
+    }
     waiting->holder = holder;
     waiting->id = id;
     waiting->lock = lock;
@@ -375,6 +384,7 @@ static void stop(struct member *member)
     if (held->timer)
         net_timer_destroy(held->timer);
     held->timer = NULL;
+    util_quota_clear(&held->quota);
 }
 
 const struct member_module locks_held_module = {

@@ -38,6 +38,9 @@
 #include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/quota.h"
+
+#define TAKINGS_MAX 4096u /* of one rank: files of which it gives its part at a time */
 
 enum state { READING, IDLE, HELD, APPLYING, PUBLISHING, GONE };
 
@@ -61,11 +64,13 @@ struct taking {
 
 struct pieces_taken {
     struct taking *takings;
+    struct util_quota quota;
 };
 
 static void taking_free(struct taking *t)
 {
     DL_DELETE(OWN(t->member, pieces_taken)->takings, t);
+    util_quota_return(&OWN(t->member, pieces_taken)->quota, t->rank);
     util_fd_close(t->apply.fd);
     free(t->data);
     free(t->upath);
@@ -324,9 +329,14 @@ static void chunk_kept(void *arg)
 
 static struct taking *taking_create(struct member *member, const struct net_msg *msg)
 {
-    struct taking *t = calloc(1, sizeof(*t));
+    struct util_quota *quota = &OWN(member, pieces_taken)->quota;
+    struct taking *t;
 
-    if (!t || !(t->upath = strdup(msg->entry.upath))) {
+    if (!util_quota_take(quota, msg->source, TAKINGS_MAX,
+                         "files whose parts are being taken"))
+        return NULL;
+    if (!(t = calloc(1, sizeof(*t))) || !(t->upath = strdup(msg->entry.upath))) {
+        util_quota_return(quota, msg->source);
         free(t);
         return NULL;
     }
@@ -450,6 +460,7 @@ static void taking_destroy(struct member *member)
     {
         taking_free(t);
     }
+    util_quota_clear(&OWN(member, pieces_taken)->quota);
 }
 
 const struct member_module pieces_taken_module = {

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "dht/shard.h"
+#include "net/msg.h"
 
 static struct dht_key make_key(char upath[64], unsigned i, unsigned depth)
 {
@@ -154,6 +155,53 @@ static void test_waiters_holders(void **state)
         assert_true(record->holders[i - 1] < record->holders[i]);
     assert_true(record->nholders > 950 && record->nholders <= 1000);
     dht_shard_destroy(shard); /* frees all that */
+}
+
+static void add_waiters(struct dht_shard *shard, struct dht_record **record, uint32_t rank,
+                        uint8_t flags, unsigned n)
+{
+    const struct dyad_version zero = {0};
+
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(dht_shard_add_waiter(shard, record[i % 1024], rank,
+                                              (uint64_t)flags << 32 | i, flags, &zero, 100),
+                         0);
+}
+
+/* A rank that asks without end is refused; others are not, nor who holds copies. */
+static void test_waiters_of_one_rank(void **state)
+{
+    struct dht_shard *shard = dht_shard_create(2, 16);
+    const struct dyad_version zero = {0};
+    struct dht_record *record[1024];
+    char upath[64];
+
+    (void)state;
+    for (unsigned i = 0; i < 1024; i++) {
+        struct dht_key key = make_key(upath, i, 2);
+        record[i] = dht_shard_insert(shard, &key, upath);
+        assert_non_null(record[i]);
+    }
+    add_waiters(shard, record, 3, NET_LOOKUP_WAIT, DHT_WAITERS_MAX);
+    assert_int_equal(
+        dht_shard_add_waiter(shard, record[0], 3, 1, NET_LOOKUP_WAIT, &zero, 0), -1);
+    assert_int_equal(dht_shard_add_waiter(shard, record[0], 3, 1ull << 32 | 1024,
+                                          NET_LOOKUP_WAIT, &zero, 0),
+                     0); /* which is there, and asks again */
+    for (uint32_t rank = 4; rank < 1000; rank++)
+        add_waiters(shard, record, rank, NET_LOOKUP_WAIT, 16);
+    add_waiters(shard, record, 3, NET_LOOKUP_WAIT | NET_LOOKUP_HELD, 16);
+
+    /* One that got its answer, or whose record is gone, makes room. */
+    assert_true(dht_shard_drop_waiter(shard, record[0], 3, 1ull << 32 | 1024));
+    assert_int_equal(
+        dht_shard_add_waiter(shard, record[0], 3, 1, NET_LOOKUP_WAIT, &zero, 0), 0);
+    assert_int_equal(
+        dht_shard_add_waiter(shard, record[0], 3, 2, NET_LOOKUP_WAIT, &zero, 0), -1);
+    dht_shard_remove(shard, record[1]);
+    assert_int_equal(
+        dht_shard_add_waiter(shard, record[0], 3, 2, NET_LOOKUP_WAIT, &zero, 0), 0);
+    dht_shard_destroy(shard);
 }
 
 /* A key of another path with the same bins ends in the leaf on its hash; with the same full
@@ -347,6 +395,7 @@ int main(void)
         cmocka_unit_test(test_churn),
         cmocka_unit_test(test_foreach),
         cmocka_unit_test(test_waiters_holders),
+        cmocka_unit_test(test_waiters_of_one_rank),
         cmocka_unit_test(test_where_searches_end),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_memory),

@@ -6,11 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "dht/base.h"
+#include "dht/node_written.h"
 #include "fake_net.h"
 
 #define KEY 3
@@ -859,6 +861,60 @@ static void test_appender_dies(void **state)
     }
 }
 
+#define FILES 256
+
+static void tells(struct dht_node *node, uint32_t rank, uint8_t what, unsigned i)
+{
+    char name[32];
+    struct net_msg msg = {.type = NET_MSG_WRITING,
+                          .flags = what,
+                          .source = rank,
+                          .source_incarnation = 1,
+                          .id = 1000 + i,
+                          .entry.upath = name};
+
+    snprintf(name, sizeof(name), "written%u", i % FILES);
+    dht_node_receive(node, &msg);
+}
+
+static unsigned askers_of(const struct fake_net *net, uint32_t rank)
+{
+    unsigned n = 0;
+
+    for (const struct written *w = net->rank[rank].node->written; w; w = w->hh.next)
+        n += w->naskers;
+    return n;
+}
+
+/* A rank that asks without end is not kept; others are. When the writers end there is room again. */
+static void test_askers_of_one_rank(void **state)
+{
+    struct fake_net *net = fake_net_create(4, 2, 5);
+    struct dht_node *home = net->rank[0].node;
+
+    (void)state;
+    for (unsigned i = 0; i < FILES; i++)
+        tells(home, 1, NET_WRITING_BEGIN, i);
+    for (unsigned i = 0; i < ASKERS_MAX + 100; i++)
+        tells(home, 2, NET_WRITING_ASK, i);
+    assert_int_equal(askers_of(net, 0), ASKERS_MAX);
+    for (unsigned i = 0; i < 1000; i++)
+        tells(home, 3, NET_WRITING_ASK, i);
+    assert_int_equal(askers_of(net, 0), ASKERS_MAX + 1000);
+    tells(home, 2, NET_WRITING_FORGET, 7);
+    tells(home, 2, NET_WRITING_ASK, ASKERS_MAX + 7);
+    assert_int_equal(askers_of(net, 0), ASKERS_MAX + 1000);
+    for (unsigned i = 0; i < FILES; i++) {
+        tells(home, 1, NET_WRITING_END, i);
+        tells(home, 1, NET_WRITING_BEGIN, i);
+    }
+    assert_int_equal(askers_of(net, 0), 0);
+    for (unsigned i = 0; i < ASKERS_MAX + 1; i++)
+        tells(home, 2, NET_WRITING_ASK, i);
+    assert_int_equal(askers_of(net, 0), ASKERS_MAX);
+    fake_net_destroy(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -881,6 +937,7 @@ int main(void)
         cmocka_unit_test(test_joined_since),
         cmocka_unit_test(test_appender_dies),
         cmocka_unit_test(test_quiet),
+        cmocka_unit_test(test_askers_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

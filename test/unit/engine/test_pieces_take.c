@@ -6,6 +6,8 @@
  */
 #include "../store/scratch.h"
 
+#include <sys/resource.h>
+
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
@@ -18,6 +20,7 @@
 
 #define SENDER 3
 #define ID     77
+#define BOUND  4096 /* TAKINGS_MAX */
 
 extern const struct member_module pieces_taken_module;
 
@@ -25,6 +28,7 @@ static struct scratch *scratch;
 static struct member member;
 static struct pieces_taken *own; /* opaque: the module's */
 static struct engine_io *io;     /* the pool's only job */
+static uint64_t sends_id = ID;   /* of what the sender sends */
 static int apply_status;
 static struct pieces_apply applied; /* the last one */
 static unsigned napplied;
@@ -88,7 +92,7 @@ int member_send(struct member *m, uint32_t rank, struct net_msg *msg)
     (void)m;
     assert_int_equal(rank, SENDER);
     assert_int_equal(msg->type, NET_MSG_PIECES_REPLY);
-    assert_int_equal(msg->id, ID);
+    assert_int_equal(msg->id, sends_id);
     answered = msg->status;
     met = (struct store_extent){.offset = msg->offset, .length = msg->length};
     return 0;
@@ -217,7 +221,7 @@ static void sends_as(uint8_t storage, uint64_t counter, uint8_t flags)
 {
     struct net_msg msg = {.type = NET_MSG_PIECES,
                           .source = SENDER,
-                          .id = ID,
+                          .id = sends_id,
                           .flags = flags | NET_PIECES_LAST,
                           .entry = {.upath = "f", .version.counter = counter}};
     void *payload = strdup("bytes");
@@ -385,13 +389,45 @@ static void test_unrecorded(void **state)
     dmd->extents = extents;
 }
 
+/* One that sends parts of ever more files is refused. */
+static void test_without_end(void **state)
+{
+    struct rlimit limit, more;
+    unsigned n = 0;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    more = limit;
+    more.rlim_cur = BOUND + 100; /* each has a temporary file */
+    if (more.rlim_max < more.rlim_cur) {
+        print_message("only %llu descriptors: skipped\n",
+                      (unsigned long long)more.rlim_max);
+        skip();
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &more), 0);
+    pending = true;
+    for (answered = -1; answered == -1 && n < BOUND + 10; n++) {
+        sends_id = ID + n;
+        sends_as(7, 4, 0);
+    }
+    assert_int_equal(n, BOUND + 1);
+    assert_int_equal(answered, ENOMEM);
+    pieces_taken_module.peer_down(&member, SENDER);
+    assert_false(pieces_taken_module.pending(&member));
+    sends_id = ID;
+    sends_as(7, 4, 0);
+    assert_int_equal(answered, -1);
+    assert_true(pieces_taken_module.pending(&member));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_taken),      T(test_held),        T(test_first),
-        T(test_superseded), T(test_shown),       T(test_met),
-        T(test_removed),    T(test_sender_gone), T(test_unrecorded),
+        T(test_taken),      T(test_held),        T(test_first),   T(test_superseded),
+        T(test_shown),      T(test_met),         T(test_removed), T(test_sender_gone),
+        T(test_unrecorded), T(test_without_end),
     };
     return cmocka_run_group_tests_name("pieces_take", tests, NULL, NULL);
 }
