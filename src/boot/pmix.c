@@ -30,6 +30,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/stack.h"
+#include "util/wipe.h"
 
 /* How long destroy waits for a PMIx call that does not return. PMIx_Finalize itself gives
  * up after 2 s. */
@@ -73,7 +74,7 @@ static void do_commit(struct boot_pmix *pmix)
     rc = PMIx_Put(PMIX_GLOBAL, pmix->key, &value);
     if (rc == PMIX_SUCCESS)
         rc = PMIx_Commit();
-    free(blob);
+    util_wipe_free(blob, len);
     if (boot_pmix_error_of(rc))
         log_debug("PMIx_Put or PMIx_Commit: %s", PMIx_Error_string(rc));
     pthread_mutex_lock(&pmix->lock);
@@ -187,7 +188,7 @@ static void session_fail(struct boot_pmix *pmix, int error)
     if (!pmix->have_job)
         boot_pmix_result_put(pmix, RESULT_READY, 0, error, NULL, 0);
     if (pmix->blob) {
-        free(pmix->blob);
+        util_wipe_free(pmix->blob, pmix->blob_len);
         pmix->blob = NULL;
         boot_pmix_result_put(pmix, RESULT_COMMITTED, 0, error, NULL, 0);
     }
@@ -367,12 +368,12 @@ int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len)
         return -1;
     memcpy(copied, blob, len);
     pthread_mutex_lock(&pmix->lock);
-    free(pmix->blob);
+    util_wipe_free(pmix->blob, pmix->blob_len);
     pmix->blob = copied;
     pmix->blob_len = len;
     rc = session_start(pmix);
     if (rc != 0) {
-        free(pmix->blob);
+        util_wipe_free(pmix->blob, len);
         pmix->blob = NULL;
     }
     pthread_mutex_unlock(&pmix->lock);

@@ -21,6 +21,7 @@
 
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/wipe.h"
 
 #define RETRY_FIRST_NS UTIL_NSEC_PER_MSEC
 #define RETRY_MAX_NS   (256 * UTIL_NSEC_PER_MSEC)
@@ -35,7 +36,7 @@
 void boot_pmix_ask_free(struct boot_pmix *pmix, struct pmix_ask *ask)
 {
     HASH_DEL(pmix->asks, ask);
-    free(ask->kept);
+    util_wipe_free(ask->kept, ask->kept_len);
     free(ask);
 }
 

@@ -8,13 +8,15 @@
 
 #include <utlist.h>
 
+#include "util/wipe.h"
+
 void boot_pmix_results_free(struct boot_pmix *pmix)
 {
     struct pmix_result *result, *next;
 
     DL_FOREACH_SAFE(pmix->results, result, next)
     {
-        free(result->blob);
+        util_wipe_free(result->blob, result->len);
         free(result);
     }
     pmix->results = NULL;
@@ -31,11 +33,11 @@ void boot_pmix_unref_unlock(struct boot_pmix *pmix)
     HASH_ITER(hh, pmix->asks, ask, next)
     {
         HASH_DEL(pmix->asks, ask);
-        free(ask->kept);
+        util_wipe_free(ask->kept, ask->kept_len);
         free(ask);
     }
     boot_pmix_results_free(pmix);
-    free(pmix->blob);
+    util_wipe_free(pmix->blob, pmix->blob_len);
     free(pmix->job.node);
     free(pmix->heard_at);
     pthread_cond_destroy(&pmix->changed);
@@ -68,7 +70,7 @@ static void deliver(void *arg)
         else
             pmix->ops->blob(pmix->arg, result->rank, result->blob, result->len,
                             result->kind == RESULT_KEPT, result->error);
-        free(result->blob);
+        util_wipe_free(result->blob, result->len);
         free(result);
     }
     pthread_mutex_lock(&pmix->lock);
@@ -81,7 +83,7 @@ void boot_pmix_result_put(struct boot_pmix *pmix, enum pmix_result_kind kind, ui
     struct pmix_result *result = pmix->closed ? NULL : malloc(sizeof(*result));
 
     if (!result) {
-        free(blob);
+        util_wipe_free(blob, len);
         return;
     }
     *result = (struct pmix_result){

@@ -25,6 +25,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/stack.h"
+#include "util/wipe.h"
 
 #define DESTROY_BOUND_NS (2 * UTIL_NSEC_PER_SEC)
 #define STACK            (512 * 1024)
@@ -86,7 +87,8 @@ static void serve(struct boot_session *session)
         pthread_mutex_unlock(&session->lock);
         if (op && session->joined)
             session_do_op(session, op);
-        free(op);
+        if (op)
+            util_wipe_free(op, sizeof(*op) + op->len);
         if (due)
             session_look(session);
         pthread_mutex_lock(&session->lock);

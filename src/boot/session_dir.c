@@ -31,6 +31,7 @@
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/wipe.h"
 
 #define SUB_MAX       200 /* of NAME_MAX; a longer one is a hash */
 #define INC_MAX       (UINT32_MAX / 2)
@@ -183,7 +184,7 @@ void session_dir_destroy(struct session_dir *d)
     free(d->path);
     free(d->slots);
     free(d->spare);
-    free(d->blob);
+    util_wipe_free(d->blob, d->blob_len);
     free(d);
 }
 

@@ -44,7 +44,11 @@ static const char *node_name(struct boot_session *session,
         if (session->names[i].hash == gone->node)
             return session->names[i].name;
     n = session_dir_read_gone(session->dir, gone, blob, sizeof(blob));
-    if (n < 0 || net_peer_decode(&peer, blob, (size_t)n) < 0)
+    if (n >= 0)
+        n = net_peer_decode(&peer, blob, (size_t)n);
+    explicit_bzero(blob, sizeof(blob)); /* a key */
+    explicit_bzero(peer.key, sizeof(peer.key));
+    if (n < 0)
         return NULL;
     peer.node[session_node_length(peer.node)] = '\0';
     size_t i = session->nnames < SESSION_DIR_GONE_MAX ? session->nnames++
@@ -231,6 +235,7 @@ static void do_get(struct boot_session *session, const struct session_op *op)
         memcpy(result.blob, blob, (size_t)n);
         result.len = (size_t)n;
     }
+    explicit_bzero(blob, sizeof(blob)); /* a key */
     session_report(session, result);
 }
 

@@ -8,13 +8,15 @@
 
 #include <utlist.h>
 
+#include "util/wipe.h"
+
 void session_results_free(struct boot_session *session)
 {
     struct session_result *result, *next;
 
     DL_FOREACH_SAFE(session->results, result, next)
     {
-        free(result->blob);
+        util_wipe_free(result->blob, result->len);
         free(result);
     }
     session->results = NULL;
@@ -31,7 +33,7 @@ void session_unref_unlock(struct boot_session *session)
     session_results_free(session);
     DL_FOREACH_SAFE(session->pending, op, next_op)
     {
-        free(op);
+        util_wipe_free(op, sizeof(*op) + op->len);
     }
     session_map_free(&session->map);
     free(session->job.node);
@@ -82,7 +84,7 @@ static void deliver(void *arg)
         /* closed is written on this thread only, so it needs no lock here */
         if (!session->closed)
             deliver_one(session, result);
-        free(result->blob);
+        util_wipe_free(result->blob, result->len);
         free(result);
     }
     pthread_mutex_lock(&session->lock);
@@ -94,13 +96,13 @@ bool session_report(struct boot_session *session, struct session_result what)
     struct session_result *result = malloc(sizeof(*result));
 
     if (!result) {
-        free(what.blob);
+        util_wipe_free(what.blob, what.len);
         return false;
     }
     *result = what;
     pthread_mutex_lock(&session->lock);
     if (session->closed) {
-        free(result->blob);
+        util_wipe_free(result->blob, result->len);
         free(result);
     } else {
         DL_APPEND(session->results, result);

@@ -30,6 +30,7 @@
 #include "boot/session_dir_impl.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/wipe.h"
 
 #define CLAIM_TRIES 1000 /* each one lost is another's success */
 #define SPREAD_MAX  12   /* a taker chooses among up to 2^12 slots */
@@ -404,7 +405,7 @@ int session_dir_commit(struct session_dir *d, const void *blob, size_t len)
         int error = errno;
         if (fd >= 0)
             close(fd);
-        free(d->blob); /* leaving gives the slot back */
+        util_wipe_free(d->blob, len); /* leaving gives the slot back */
         d->blob = NULL;
         session_dir_log(d, error);
         return -1;

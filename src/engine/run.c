@@ -37,6 +37,7 @@
 #include "net/auth.h"
 #include "util/crash.h"
 #include "util/log.h"
+#include "util/wipe.h"
 
 #define IO_THREADS 4
 
@@ -80,6 +81,7 @@ static void member_destroy(struct member *member)
     }
     pthread_mutex_destroy(&run->lock);
     modules_free(member);
+    explicit_bzero(&member->self, sizeof(member->self)); /* our key */
     free(run);
 }
 
@@ -106,6 +108,7 @@ static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
         log_error("cannot give this rank's address to the launcher: %m");
         member_join_failed(member);
     }
+    explicit_bzero(blob, sizeof(blob)); /* our key */
 }
 
 static void pmix_committed(void *arg, int status)
@@ -172,7 +175,7 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bo
     }
     if (!kept) /* the newest, though it may be lost already */
         unreachable_kept(member, rank, false);
-    free(peer);
+    util_wipe_free(peer, sizeof(*peer));
 }
 
 static const struct boot_pmix_ops pmix_ops = {

@@ -14,6 +14,7 @@
 #include "net/worker_impl.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/wipe.h"
 
 struct peer *net_worker_find_peer(struct net_worker *worker, uint32_t rank)
 {
@@ -189,7 +190,7 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     if (has_key(info)) {
         auth = net_auth_create(info->key);
         if (!auth) {
-            free(copy);
+            util_wipe_free(copy, sizeof(*copy));
             return -1;
         }
     }
@@ -200,9 +201,7 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     if (peer->conn)
         net_worker_conn_detach(peer->conn, ECONNRESET);
     net_auth_destroy(peer->auth);
-    if (peer->info)
-        explicit_bzero(peer->info->key, sizeof(peer->info->key));
-    free(peer->info);
+    util_wipe_free(peer->info, sizeof(*peer->info));
     peer->info = copy;
     peer->auth = auth;
     peer->knows_ours = knows_ours;
@@ -289,9 +288,7 @@ int net_worker_set_peer(struct net_worker *worker, const struct net_peer *info)
 static void peer_free(struct peer *peer)
 {
     net_auth_destroy(peer->auth);
-    if (peer->info)
-        explicit_bzero(peer->info, sizeof(*peer->info));
-    free(peer->info);
+    util_wipe_free(peer->info, sizeof(*peer->info));
     free(peer);
 }
 

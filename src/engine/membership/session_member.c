@@ -27,6 +27,7 @@
 
 #include "boot/session.h"
 #include "util/log.h"
+#include "util/wipe.h"
 
 #define LEAVE_BOUND (2 * UTIL_NSEC_PER_SEC)
 
@@ -279,7 +280,7 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
         dht_node_set_unsynced(member->dht, slot, true);
     if (!up)
         answered(member, slot);
-    free(peer);
+    util_wipe_free(peer, sizeof(*peer));
 }
 
 static const struct boot_session_ops session_ops = {

@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "util/wipe.h"
+
 #define FRAME_MAX (NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX)
 #define FDS_MAX   64    /* that came and no frame has taken yet */
 #define HAS_FD    0x01u /* in the u32 behind the length */
@@ -50,7 +52,7 @@ static void out_free(struct promoted_connection *line, struct out *out)
     DL_DELETE(line->queue, out);
     if (out->fd >= 0)
         close(out->fd);
-    free(out);
+    util_wipe_free(out, sizeof(*out) + out->len); /* a key may be in it */
 }
 
 void promoted_connection_destroy(struct promoted_connection *line)
@@ -136,6 +138,7 @@ int promoted_connection_send(struct promoted_connection *line, const struct net_
     head[1] = htole32(fd >= 0 ? HAS_FD : 0);
     memcpy(out->frame, head, sizeof(head));
     memcpy(out->frame + sizeof(head), buf, (size_t)n);
+    explicit_bzero(buf, (size_t)n);
     DL_APPEND(line->queue, out);
     flush(line);
     return 0;
@@ -196,6 +199,7 @@ static int take_frame(struct promoted_connection *line)
     line->gone = NULL;
     line->in_len -= sizeof(head) + len;
     memmove(line->in, line->in + sizeof(head) + len, line->in_len);
+    explicit_bzero(line->in + line->in_len, sizeof(head) + len);
     return 1;
 }
 

@@ -16,6 +16,7 @@
 #include <pmix.h>
 #include <pthread.h>
 
+#include "../in_memory.h"
 #include "boot/pmix.h"
 #include "util/clock.h"
 
@@ -35,6 +36,10 @@ static struct {
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct net_loop *loop;
+
+#define KEY_LEN 32
+#define KEY_AT  128             /* not where free() writes */
+static char blob[512] = "blob"; /* what the other ranks have given */
 
 /* --- PMIx --- */
 
@@ -134,8 +139,8 @@ static void answer_so(int64_t rank, pmix_status_t status)
     pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
     unsigned gets;
 
-    value.data.bo.bytes = (char *)"blob";
-    value.data.bo.size = 4;
+    value.data.bo.bytes = blob;
+    value.data.bo.size = sizeof(blob);
     pthread_mutex_lock(&server.lock);
     gets = server.gets; /* not what an answer has somebody ask */
     pthread_mutex_unlock(&server.lock);
@@ -183,12 +188,12 @@ static void on_committed(void *arg, int status)
     (void)status;
 }
 
-static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+static void on_blob(void *arg, uint32_t rank, const void *bytes, size_t len, bool kept,
                     int error)
 {
     (void)arg;
     (void)rank;
-    (void)blob;
+    (void)bytes;
     (void)len;
     (void)kept;
     told = error ? error : BLOB;
@@ -400,13 +405,38 @@ static void test_joins_late(void **state)
     }
 }
 
+/* The keys in blobs are in no memory of ours when they have been handed on. */
+static void test_wiped(void **state)
+{
+    static const uint8_t masked[KEY_LEN] = "some bytes, not like any other..";
+    struct boot_pmix *pmix = join();
+
+    (void)state;
+    in_memory_unmask(blob + KEY_AT, masked, KEY_LEN);
+    assert_int_equal(boot_pmix_commit(pmix, blob, sizeof(blob)), 0);
+    ask(pmix, 1, BOOT_PMIX_ANY, 1);
+    ask(pmix, 2, BOOT_PMIX_BOTH, 2);
+    answer(-1);
+    await_told(BLOB);   /* of rank 1 */
+    while (asked() < 3) /* of rank 2 the newest is asked for, too */
+        usleep(1000);
+    assert_true(in_memory(masked, KEY_LEN) > 1);
+    answer(-1);
+    await_told(BLOB);
+    explicit_bzero(blob, sizeof(blob));
+    leave(pmix, false);
+    assert_int_equal(in_memory(masked, KEY_LEN), 0);
+    memcpy(blob, "blob", 5);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_newest), cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_there),  cmocka_unit_test(test_not_awaited),
-        cmocka_unit_test(test_bound),  cmocka_unit_test(test_left),
-        cmocka_unit_test(test_soon),   cmocka_unit_test(test_joins_late),
+        cmocka_unit_test(test_newest),      cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_wiped),       cmocka_unit_test(test_there),
+        cmocka_unit_test(test_not_awaited), cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_left),        cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_joins_late),
     };
     sigset_t all;
 

@@ -54,6 +54,7 @@ static void change(void)
 #undef openat
 #undef fsync
 
+#include "../in_memory.h"
 #include "net/loop.h"
 #include "net/peer.h"
 
@@ -1021,6 +1022,35 @@ static void entry_gone(const char *prefix)
     assert_int_equal(rename(from, to), 0);
 }
 
+/* A member's blob has its key. It is there as long as the member may have to put it back; what is read of
+ * another's is not. */
+static void test_session_wiped(void **state)
+{
+    static const uint8_t masked[64] =
+        "some bytes that are like no other ones, as many as a key, twice.";
+    unsigned char blob[sizeof(masked)];
+    struct life a, b;
+
+    (void)state;
+    fresh();
+    life_start(&a, 1, "here");
+    life_create(&b, 2, "here", 16);
+    in_memory_unmask(blob, masked, sizeof(blob));
+    assert_int_equal(boot_session_commit(b.session, blob, sizeof(blob)), 0);
+    explicit_bzero(blob, sizeof(blob));
+    RUN_UNTIL(b.committed);
+    assert_int_equal(b.error, 0);
+    RUN_UNTIL(a.slot[1].found == 1);
+    assert_int_equal(boot_session_get(a.session, 1), 0);
+    RUN_UNTIL(a.blobs == 1);
+    assert_int_equal(a.blob_len, sizeof(blob));
+    explicit_bzero(a.blob, sizeof(a.blob));
+    assert_int_equal(in_memory(masked, sizeof(masked)), 1);
+    life_end(&b, true);
+    assert_int_equal(in_memory(masked, sizeof(masked)), 0);
+    life_end(&a, true);
+}
+
 static void test_session(void **state)
 {
     struct life a, b, c;
@@ -1231,6 +1261,7 @@ int main(void)
         cmocka_unit_test(test_meet),
         cmocka_unit_test(test_kill_at_each_step),
         cmocka_unit_test(test_kill_at_random),
+        cmocka_unit_test(test_session_wiped),
         cmocka_unit_test(test_session),
         cmocka_unit_test(test_session_superseded),
         cmocka_unit_test(test_session_emptied),

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../in_memory.h"
 #include "engine/promoted/promoted_connection.h"
 
 #define MANY 500 /* frames of 60 KiB: far more than a socket takes */
@@ -205,13 +206,35 @@ static void test_destroyed_inside(void **state)
     net_loop_destroy(a.loop);
 }
 
+/* Keys go over it: what has been sent and received is in no memory of the line's. */
+static void test_wiped(void **state)
+{
+    static const uint8_t masked[32] = "some bytes, not like any other..";
+    struct end a, b;
+
+    (void)state;
+    pair(&a, &b);
+    for (size_t i = 0; i + sizeof(masked) <= sizeof(a.blob); i += sizeof(masked))
+        in_memory_unmask(a.blob + i, masked, sizeof(masked));
+    for (uint64_t id = 0; id < 20; id++) /* more than the socket takes */
+        send_blob(&a, id);
+    explicit_bzero(a.blob, sizeof(a.blob));
+    assert_true(in_memory(masked, sizeof(masked)) > 0); /* what waits */
+    b.stop_at = 20;
+    assert_int_equal(net_loop_run(a.loop), 0);
+    assert_int_equal(b.next, 20);
+    assert_int_equal(in_memory(masked, sizeof(masked)), 0);
+    promoted_connection_destroy(a.line);
+    assert_int_equal(net_loop_run(b.loop), 0);
+    net_loop_destroy(a.loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_no_descriptor),
-        cmocka_unit_test(test_destroyed_inside),
+        cmocka_unit_test(test_order),         cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_destroyed_inside),
+        cmocka_unit_test(test_wiped),
     };
     sigset_t all;
 

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "../in_memory.h"
 #include "net/auth.h"
 
 /* RFC 4231; a shorter key is the same as one filled up with zeros (RFC 2104). */
@@ -175,12 +176,39 @@ static void test_derived(void **state)
     }
 }
 
+static const uint8_t masked[NET_PEER_KEY_LEN] = "some bytes, not like any other..";
+
+/* A member's key, and what is derived from it, is in no memory when it has been destroyed. */
+static void test_wiped(void **state)
+{
+    uint8_t key[NET_PEER_KEY_LEN], derived[NET_PEER_KEY_LEN], tag[NET_AUTH_TAG_LEN];
+    uint8_t masked_derived[NET_PEER_KEY_LEN];
+    const uint8_t nonce[NET_AUTH_NONCE_LEN] = {1};
+    struct net_auth *auth;
+
+    (void)state;
+    in_memory_unmask(key, masked, sizeof(key));
+    assert_true(in_memory(masked, sizeof(masked)) > 0); /* it would be found */
+    assert_non_null(auth = net_auth_create(key));
+    assert_int_equal(net_auth_sign(auth, "text", 4, tag), 0);
+    assert_int_equal(net_auth_sign_payload(auth, nonce, "text", 4, tag), 0);
+    assert_int_equal(net_auth_derive(key, net_guest_id(3, 1), 1, derived), 0);
+    in_memory_unmask(masked_derived, derived, sizeof(derived));
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(derived, sizeof(derived));
+    assert_true(in_memory(masked, sizeof(masked)) >
+                0); /* OpenSSL's, as long as it is used */
+    net_auth_destroy(auth);
+    assert_int_equal(in_memory(masked, sizeof(masked)), 0);
+    assert_int_equal(in_memory(masked_derived, sizeof(masked_derived)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors), cmocka_unit_test(test_payload),
         cmocka_unit_test(test_forged),  cmocka_unit_test(test_random),
-        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_derived), cmocka_unit_test(test_wiped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
