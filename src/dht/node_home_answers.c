@@ -262,10 +262,10 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     invalidation_take_holders(node, inv, msg);
     record_forget_noted(node, record);
     if (is_refused_elsewhere(node, record, msg))
-        writers_note(node, record->upath, record->entry.owner, 0);
+        writers_note(node, record->upath, record->entry.owner, 0, 0);
     record_set(node, record, msg);
     if (msg->base.stays)
-        writers_note(node, record->upath, msg->source, msg->base.looked);
+        writers_note(node, record->upath, msg->source, msg->id, msg->base.looked);
     writers_published(node, &record->entry, msg->source, &msg->base);
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
@@ -379,7 +379,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
     if ((msg->flags & NET_LOOKUP_WRITES) != 0 && reply.status == ENOENT && known) {
         if (writers_elsewhere(node, msg->entry.upath, msg->source))
             reply.flags |= NET_LOOKUP_WRITES;
-        writers_note(node, msg->entry.upath, msg->source, WRITERS_UNMARKED);
+        writers_note(node, msg->entry.upath, msg->source, msg->id, WRITERS_UNMARKED);
     }
     node_send(node, msg->source, &reply);
     return true;

@@ -141,6 +141,8 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source,
                                   .found = written_found(node, msg->entry.upath)};
+    if (msg->id > writer->id)
+        writer->id = msg->id;
     if (!old)
         written_set_root(written, &msg->base, newest);
     if (newest && !old && there != NULL)
@@ -248,9 +250,11 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
 
     if (written != NULL) {
         if (!abandoned && !(msg->flags & NET_WRITING_OWN))
-            written_remove_node(node, written, msg->source, msg->after);
+            written_remove_node(node, written, msg->source, msg->id, msg->after);
         writer = writer_find(written, msg->source);
-        if (writer != NULL && abandoned)
+        if (writer != NULL && msg->id < writer->id)
+            ; /* it has begun again since: this one came late, or is sent again by somebody else */
+        else if (writer != NULL && abandoned)
             writer_dead(node, written, writer, true);
         else if (writer != NULL && (!writer->joined || (msg->flags & NET_WRITING_OWN)))
             writer_remove(written, writer);
@@ -322,7 +326,7 @@ void writers_published(struct dht_node *node, const struct dyad_entry *entry, ui
             writer_remove(written, writer);
     }
     if (base->ends)
-        written_remove_node(node, written, by, base->looked);
+        written_remove_node(node, written, by, UINT64_MAX, base->looked);
     askers_wake(node, written);
     written_free_empty(node, written);
 }
@@ -339,14 +343,15 @@ void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int s
 }
 
 /* Without memory its end of the file may be missed, as where no home can be told. */
-void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t since)
+void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t id,
+                  uint64_t since)
 {
     struct written *written = written_get(node, upath);
     struct writer *writer = written != NULL ? writer_get(node, written, rank) : NULL;
 
     if (writer != NULL)
         *writer = (struct writer){
-            .rank = rank, .found = writer->found, .joined = true, .since = since};
+            .rank = rank, .id = id, .found = writer->found, .joined = true, .since = since};
     else if (written != NULL)
         written_free_empty(node, written);
     if (writer != NULL && since == WRITERS_UNMARKED) /* it has found none */

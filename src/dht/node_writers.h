@@ -15,8 +15,9 @@ void writers_published(struct dht_node *node, const struct dyad_entry *entry, ui
                        const struct dyad_base *base);
 #define WRITERS_UNMARKED UINT64_MAX
 /* That rank opens upath for writing; others may do so, too. `since` when its node knows that, by its
- * clock, or WRITERS_UNMARKED: not yet. */
-void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t since);
+ * clock, or WRITERS_UNMARKED: not yet. `id` is of the message that says so; 0: of none of that rank's. */
+void writers_note(struct dht_node *node, const char *upath, uint32_t rank, uint64_t id,
+                  uint64_t since);
 /* True if a rank other than `but` writes upath into a file of its own, or has died over that
  * and nobody has published it since: readers wait for that. */
 bool writers_join(struct dht_node *node, const char *upath, uint32_t but);

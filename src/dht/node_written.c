@@ -119,13 +119,14 @@ bool written_is_beside(const struct dht_node *node, uint32_t rank, uint32_t othe
 }
 
 void written_remove_node(const struct dht_node *node, struct written *written,
-                         uint32_t rank, uint64_t looked)
+                         uint32_t rank, uint64_t id, uint64_t looked)
 {
     for (unsigned i = written->nwriters; i-- > 0;) {
         struct writer *writer = &written->writers[i];
         if (writer->joined && written_is_beside(node, writer->rank, rank) &&
             (writer->since < looked ||
-             (writer->rank == rank && writer->since == WRITERS_UNMARKED)))
+             (writer->rank == rank && writer->since == WRITERS_UNMARKED &&
+              writer->id < id)))
             writer_remove(written, writer);
     }
 }

@@ -11,6 +11,7 @@
 
 struct writer {
     uint64_t since; /* writers_note() */
+    uint64_t id; /* of the message by which it began; those of a rank rise. 0: not known */
     uint32_t rank;
     struct dyad_version found; /* that was published when it began */
     bool abandoned;
@@ -50,9 +51,10 @@ void written_free_empty(struct dht_node *node, struct written *written);
  * one has that is known to have the `newest`. */
 void written_set_root(struct written *written, const struct dyad_base *found, bool newest);
 /* Nobody of that rank's node, each into the node's one file, writes it any more, as the rank has found at
- * `looked`. Who has begun since is not seen by that, though its message may be here first. */
+ * `looked`. Who has begun since is not seen by that, though its message may be here first. `id` is of the message that says
+ * so. */
 void written_remove_node(const struct dht_node *node, struct written *written,
-                         uint32_t rank, uint64_t looked);
+                         uint32_t rank, uint64_t id, uint64_t looked);
 /* The record of upath, or NULL. */
 const struct dht_record *written_record(const struct dht_node *node, const char *upath);
 /* The published version, or NULL. */

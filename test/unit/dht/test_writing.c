@@ -861,6 +861,62 @@ static void test_appender_dies(void **state)
     }
 }
 
+static bool is_written_at(struct fake_net *net, uint32_t home, uint32_t rank,
+                          bool *abandoned)
+{
+    struct written *written = written_find(net->rank[home].node, fake_key(KEY));
+    const struct writer *writer = written ? writer_find(written, rank) : NULL;
+
+    *abandoned = writer && writer->abandoned;
+    return writer != NULL;
+}
+
+static void says(struct fake_net *net, uint32_t rank, uint8_t type, uint8_t flags,
+                 uint64_t id)
+{
+    dht_node_receive(net->rank[0].node, &(struct net_msg){.type = type,
+                                                          .flags = flags,
+                                                          .source = rank,
+                                                          .source_incarnation = 1,
+                                                          .id = id,
+                                                          .entry.upath = fake_key(KEY)});
+}
+
+/* What a rank has said of a file before it opened that again says nothing of the new open, if it comes late, or is
+ * sent once more by somebody on the network. */
+static void test_said_again(void **state)
+{
+    static const struct {
+        uint8_t type, begins;
+    } kinds[] = {{NET_MSG_WRITING, NET_WRITING_BEGIN},
+                 {NET_MSG_WRITING, NET_WRITING_BEGIN | NET_WRITING_JOINED},
+                 {NET_MSG_LOOKUP, NET_LOOKUP_WRITES}};
+    static const uint8_t ends[] = {NET_WRITING_END, NET_WRITING_END | NET_WRITING_OWN,
+                                   NET_WRITING_ABANDONED};
+    bool abandoned;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct fake_net *net = fake_net_create(4, 2, 6);
+        says(net, 1, kinds[i].type, kinds[i].begins, 10);
+        says(net, 1, NET_MSG_WRITING, NET_WRITING_END | NET_WRITING_OWN, 11);
+        assert_false(is_written_at(net, 0, 1, &abandoned));
+        says(net, 1, kinds[i].type, kinds[i].begins, 12);
+        for (unsigned k = 0; k < 3; k++) {
+            says(net, 1, NET_MSG_WRITING, ends[k], 11);
+            assert_true(is_written_at(net, 0, 1, &abandoned));
+            assert_false(abandoned);
+        }
+        says(net, 1, NET_MSG_WRITING, NET_WRITING_ABANDONED, 13);
+        assert_true(is_written_at(net, 0, 1, &abandoned));
+        assert_true(abandoned);
+        says(net, 1, NET_MSG_WRITING, NET_WRITING_BEGIN, 14);
+        says(net, 1, NET_MSG_WRITING, NET_WRITING_END | NET_WRITING_OWN, 15);
+        assert_false(is_written_at(net, 0, 1, &abandoned));
+        fake_net_destroy(net);
+    }
+}
+
 #define FILES 256
 
 static void tells(struct dht_node *node, uint32_t rank, uint8_t what, unsigned i)
@@ -937,6 +993,7 @@ int main(void)
         cmocka_unit_test(test_joined_since),
         cmocka_unit_test(test_appender_dies),
         cmocka_unit_test(test_quiet),
+        cmocka_unit_test(test_said_again),
         cmocka_unit_test(test_askers_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
