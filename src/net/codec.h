@@ -4,7 +4,8 @@
  * A message is described once, as a walk over its fields; the cursor's direction makes the
  * walk an encoder or a decoder, so the two cannot disagree. Little-endian whatever the host
  * is; no alignment is assumed. After the first field that does not fit the cursor does
- * nothing any more (`failed`), so a walk needs no check after each field. Pure.
+ * nothing any more (`failed`), so a walk needs no check after each field. A writer only
+ * reads the fields. Pure.
  */
 #ifndef DYAD_NET_CODEC_H
 #define DYAD_NET_CODEC_H
@@ -79,35 +80,40 @@ static inline void codec_u32(struct codec *c, uint32_t *value)
 {
     uint64_t v = *value;
     codec_uint(c, &v, 4);
-    *value = (uint32_t)v;
+    if (!c->writing)
+        *value = (uint32_t)v;
 }
 
 static inline void codec_u16(struct codec *c, uint16_t *value)
 {
     uint64_t v = *value;
     codec_uint(c, &v, 2);
-    *value = (uint16_t)v;
+    if (!c->writing)
+        *value = (uint16_t)v;
 }
 
 static inline void codec_u8(struct codec *c, uint8_t *value)
 {
     uint64_t v = *value;
     codec_uint(c, &v, 1);
-    *value = (uint8_t)v;
+    if (!c->writing)
+        *value = (uint8_t)v;
 }
 
 static inline void codec_i32(struct codec *c, int32_t *value)
 {
     uint32_t v = (uint32_t)*value;
     codec_u32(c, &v);
-    *value = (int32_t)v;
+    if (!c->writing)
+        *value = (int32_t)v;
 }
 
 static inline void codec_i64(struct codec *c, int64_t *value)
 {
     uint64_t v = (uint64_t)*value;
     codec_u64(c, &v);
-    *value = (int64_t)v;
+    if (!c->writing)
+        *value = (int64_t)v;
 }
 
 /* A reader fails if a field has an invalid value; a writer's values were checked before.

@@ -56,9 +56,11 @@ static void walk(struct codec *c, struct net_peer *peer, bool with_key)
     codec_u8(c, &flags);
     codec_check(
         c, (flags & ~(PEER_HAS_KEY | PEER_SERVES | PEER_INTEGRITY | PEER_ENCRYPT)) == 0);
-    peer->serves = flags & PEER_SERVES;
-    peer->integrity = flags & PEER_INTEGRITY;
-    peer->encrypt = flags & PEER_ENCRYPT;
+    if (!c->writing) {
+        peer->serves = flags & PEER_SERVES;
+        peer->integrity = flags & PEER_INTEGRITY;
+        peer->encrypt = flags & PEER_ENCRYPT;
+    }
     codec_u32(c, &peer->rank);
     codec_u32(c, &peer->incarnation);
     codec_i32(c, &peer->pid);
@@ -80,7 +82,8 @@ static void walk(struct codec *c, struct net_peer *peer, bool with_key)
     codec_check(c, address_len <= NET_PEER_ADDRESS_MAX);
     if (c->failed)
         return;
-    peer->address_len = address_len;
+    if (!c->writing)
+        peer->address_len = address_len;
     codec_bytes(c, peer->address, address_len);
 }
 

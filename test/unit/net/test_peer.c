@@ -138,13 +138,26 @@ static void test_relative_directory(void **state)
     free(got);
 }
 
+/* A peer that cannot be written to: an encoder that stores into it ends here. */
+static void test_only_reads(void **state)
+{
+    static const struct net_peer peer = {.rank = 1, .node = "n", .integrity = true};
+    struct net_peer *got = calloc(1, sizeof(*got));
+    uint8_t buf[NET_PEER_BLOB_MAX];
+    int len = net_peer_encode(&peer, 1, buf, sizeof(buf));
+
+    (void)state;
+    assert_int_equal(net_peer_decode(got, buf, (size_t)len), 0);
+    assert_memory_equal(got, &peer, sizeof(peer));
+    free(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_relative_directory),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_hostile),    cmocka_unit_test(test_relative_directory),
+        cmocka_unit_test(test_only_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
