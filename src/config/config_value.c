@@ -204,11 +204,11 @@ const char *config_assign(struct engine_config *config, const struct config_vari
         *(const char **)member = word->text;
         return NULL;
     case CONFIG_GLOBS:
-        if ((word = find_word(var->words, value)))
+        if (value && (word = find_word(var->words, value)))
             value = word->text;
-        else if (find_word(bool_words, value))
+        else if (value && find_word(bool_words, value))
             return "neither one of the words nor a pattern";
-        else if ((why = check_globs(value)))
+        else if (value && (why = check_globs(value)))
             return why;
         *(const char **)member = value;
         return NULL;

@@ -298,6 +298,9 @@ static void test_set(void **state)
     assert_int_equal(c.key_bins, 8);
     assert_int_equal(engine_config_set(&c, "DYAD_KEY_BINS", "", err, sizeof(err)), 0);
     assert_int_equal(c.key_bins, 256);
+    assert_int_equal(engine_config_set(&c, "DYAD_TURNS", "a:b", err, sizeof(err)), 0);
+    assert_int_equal(engine_config_set(&c, "DYAD_TURNS", "", err, sizeof(err)), 0);
+    assert_null(c.turns);
     assert_int_equal(engine_config_set(&c, "DYAD_PATH", NULL, err, sizeof(err)), 0);
     assert_null(c.path_producer);
 
