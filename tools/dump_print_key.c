@@ -10,6 +10,8 @@
 #include "dump_text.h"
 #include "dump_value.h"
 
+#define TIMES 1e15 /* seconds that any calendar has */
+
 static const json_t *shard_of_rank(const json_t *document, json_int_t rank)
 {
     const json_t *shards = json_object_get(document, "shards");
@@ -49,10 +51,12 @@ static void add_entry(struct dump_text *text, const json_t *entry)
     char when[64] = "-";
     const json_t *mtime = json_object_get(entry, "mtime");
     const json_t *mode = json_object_get(entry, "mode");
-    time_t seconds = (time_t)json_number_value(mtime);
+    double value = json_number_value(mtime);
+    bool is_time = json_is_number(mtime) && value > -TIMES && value < TIMES;
+    time_t seconds = is_time ? (time_t)value : 0;
     struct tm tm;
 
-    if (json_is_number(mtime) && localtime_r(&seconds, &tm))
+    if (is_time && localtime_r(&seconds, &tm))
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &tm);
     dump_add_value(text, json_object_get(entry, "state"));
     dump_text_printf(text, ", owner ");
