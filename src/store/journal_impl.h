@@ -40,6 +40,13 @@ struct disk_record {
 
 #define RECORD_MAX (sizeof(struct disk_record) + DYAD_UPATH_MAX)
 
+/* What is read or written at a time. */
+#ifdef DYAD_SANITIZED
+#define JOURNAL_BUFFER (1u << 14) /* tests get beyond it, and fresh memory is slow there */
+#else
+#define JOURNAL_BUFFER (1u << 20)
+#endif
+
 static inline size_t record_size(size_t upath_len)
 {
     return sizeof(struct disk_record) + upath_len;

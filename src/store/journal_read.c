@@ -23,8 +23,6 @@
 #include "store/control.h"
 #include "util/fd_close.h"
 
-#define BUFFER (1u << 20)
-
 uint64_t journal_checksum(const struct disk_record *disk, size_t len)
 {
     size_t skip = offsetof(struct disk_record, counter);
@@ -105,14 +103,14 @@ static int walk_buffer(const char *buf, size_t have, size_t *at, bool *torn,
 int journal_walk(int fd, uint64_t *end,
                  int (*fn)(const struct disk_record *disk, void *arg), void *arg)
 {
-    char *buf = malloc(BUFFER);
+    char *buf = malloc(JOURNAL_BUFFER);
     size_t have = 0;
     bool torn = false;
     int rc = buf ? 0 : -1;
 
     while (rc == 0 && !torn) {
         size_t at = 0;
-        ssize_t n = pread(fd, buf + have, BUFFER - have, (off_t)(*end + have));
+        ssize_t n = pread(fd, buf + have, JOURNAL_BUFFER - have, (off_t)(*end + have));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -20,7 +20,6 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define BUFFER (1u << 20)
 /* Records that are caught up with at a time: ~3 ms. */
 #define CATCH_UP 1024
 
@@ -138,7 +137,7 @@ static int output_record(struct output *out, uint32_t kind, const char *upath,
     _Alignas(8) char disk[RECORD_MAX];
     size_t len = encode(disk, kind, upath, record, counter);
 
-    if (out->used + len > BUFFER && output_flush(out) < 0)
+    if (out->used + len > JOURNAL_BUFFER && output_flush(out) < 0)
         return -1;
     memcpy(out->buf + out->used, disk, len);
     out->used += len;
@@ -164,7 +163,7 @@ static int output_all(struct output *out, const struct store_journal *journal)
 int journal_rewrite(struct store_journal *journal, bool only_new)
 {
     char temp[STORE_TEMP_NAME_SIZE];
-    struct output out = {.buf = malloc(BUFFER)};
+    struct output out = {.buf = malloc(JOURNAL_BUFFER)};
     struct journal_node *node, *tmp;
     int rc = -1;
 
