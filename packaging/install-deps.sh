@@ -26,7 +26,7 @@ done
 # test: the launchers, the real programs that tests run unchanged, and the checkers.
 debian_build="gcc g++ libc6-dev cmake ninja-build pkg-config python3 openmpi-bin libopenmpi-dev
     libucx-dev libpmix-dev libssl-dev libjansson-dev libxxhash-dev uthash-dev"
-debian_test="libcmocka-dev valgrind libc6-dbg clang-format-14 mandoc
+debian_test="libcmocka-dev valgrind libc6-dbg clang-format-14 clang-14 libclang-rt-14-dev mandoc
     iproute2 util-linux procps hostname tar diffutils
     slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge gfortran hdf5-tools netcdf-bin
     libhdf5-openmpi-dev libpnetcdf-dev
@@ -34,7 +34,7 @@ debian_test="libcmocka-dev valgrind libc6-dbg clang-format-14 mandoc
     snakemake python3-distributed tcpdump"
 fedora_build="gcc gcc-c++ glibc-devel cmake ninja-build pkgconf-pkg-config python3 openmpi
     openmpi-devel ucx-devel pmix-devel openssl-devel jansson-devel xxhash-devel uthash-devel"
-fedora_test="libcmocka-devel valgrind clang-tools-extra mandoc libasan libubsan libtsan
+fedora_test="libcmocka-devel valgrind clang-tools-extra clang compiler-rt mandoc libasan libubsan libtsan
     iproute util-linux procps-ng hostname tar diffutils
     slurm slurm-slurmctld slurm-slurmd munge gcc-gfortran hdf5 netcdf
     hdf5-openmpi-devel pnetcdf-openmpi-devel
