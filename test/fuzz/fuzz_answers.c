@@ -17,7 +17,7 @@ static int table_fd = -1;
 static void prepare(void)
 {
     char boot[STORE_BOOT_LEN + 1], name[64], path[256];
-    static struct store_dir *dir;
+    struct store_dir *dir;
 
     if (answers)
         return;
@@ -28,6 +28,7 @@ static void prepare(void)
                file_name(name, sizeof(name), boot) == 0);
     snprintf(path, sizeof(path), "%s/" STORE_CONTROL_DIR "/%s", fuzz_directory(), name);
     FUZZ_CHECK((table_fd = open(path, O_RDWR | O_CLOEXEC)) >= 0);
+    store_dir_destroy(dir);
 }
 
 /* As store_answers_create() has left it: our keeper's mutex is held. */

@@ -26,7 +26,7 @@ static int table_fd = -1, file_fd = -1;
 
 static void prepare(void)
 {
-    static struct store_dir *dir;
+    struct store_dir *dir;
     char path[128];
 
     if (extents)
@@ -35,6 +35,7 @@ static void prepare(void)
     FUZZ_CHECK((dir = store_dir_create(fuzz_directory())));
     FUZZ_CHECK((extents = store_extents_create(dir, BOOT)));
     FUZZ_CHECK((table_fd = open(extents->path, O_RDWR | O_CLOEXEC)) >= 0);
+    store_dir_destroy(dir);
     snprintf(path, sizeof(path), "%s/file", fuzz_directory());
     FUZZ_CHECK((file_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) >= 0);
     FUZZ_CHECK(pwrite(file_fd, "data", 4, 8192) == 4);
