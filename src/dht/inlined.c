@@ -24,7 +24,7 @@ static void drop(struct dht_inlined *inlined, struct dht_inlined_file *file)
 }
 
 void dht_inlined_set(struct dht_inlined *inlined, struct dht_record *record,
-                     const void *bytes, size_t len)
+                     const void *bytes, size_t len, uint64_t digest)
 {
     struct dht_inlined_file *file;
 
@@ -35,6 +35,7 @@ void dht_inlined_set(struct dht_inlined *inlined, struct dht_record *record,
         return;
     file->record = record;
     file->len = len;
+    file->digest = digest;
     memcpy(file->bytes, bytes, len);
     file->held = true;
     while (inlined->bytes > inlined->max - file_bytes(file)) {

@@ -19,6 +19,7 @@ struct dht_inlined_file {
     struct dht_inlined_file *prev, *next; /* utlist, in the order in which they came */
     struct dht_record *record;
     size_t len;
+    uint64_t digest; /* as the publisher has it (util/digest.h), or 0 */
     bool held; /* its publish has not ended at all homes: not given, and not dropped */
     unsigned char bytes[];
 };
@@ -32,6 +33,6 @@ struct dht_inlined {
 /* Keep a copy of bytes[len], held, in place of what is kept of the record; len 0: keep
  * nothing. Without memory, or where the bound does not allow it, nothing is kept of it. */
 void dht_inlined_set(struct dht_inlined *inlined, struct dht_record *record,
-                     const void *bytes, size_t len);
+                     const void *bytes, size_t len, uint64_t digest);
 
 #endif

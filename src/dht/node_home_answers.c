@@ -37,7 +37,8 @@ static void record_set(struct dht_node *node, struct dht_record *record,
     if (msg->blob_len > 0 ||
         dyad_version_cmp(&record->entry.version, &msg->entry.version) != 0)
         dht_shard_set_inlined(node->shard, record, msg->blob,
-                              dht_node_is_live(node, msg->source) ? msg->blob_len : 0);
+                              dht_node_is_live(node, msg->source) ? msg->blob_len : 0,
+                              msg->digest);
     record->entry = msg->entry;
     record->entry.upath = record->upath;
     /* Not known if another rank passes the entry on. */
@@ -81,6 +82,7 @@ static void add_inlined(struct dht_node *node, const struct dht_record *record,
         return;
     msg->blob = file->bytes;
     msg->blob_len = file->len;
+    msg->digest = file->digest;
 }
 
 static bool is_asked_for(const struct dyad_version *version,
@@ -432,7 +434,7 @@ static int sweep_record(struct dht_record *record, void *arg)
     }
     if (record->inlined != NULL &&
         !record_has_home(sweep->node, record, sweep->node->config.self)) {
-        dht_shard_set_inlined(sweep->node->shard, record, NULL, 0);
+        dht_shard_set_inlined(sweep->node->shard, record, NULL, 0, 0);
         record_notify(sweep->node, record);
     }
     if (!record_is_empty(record))

@@ -18,12 +18,21 @@
 #include "dht/node_module.h"
 #include "dht/node_own.h"
 #include "util/clock.h"
+#include "util/digest.h"
+#include "util/log.h"
 
 static void take_bytes(struct dht_lookup *l, const struct net_msg *msg)
 {
     if ((l->flags & NET_LOOKUP_COPY) == 0 || l->bytes != NULL || msg->blob_len == 0 ||
         msg->blob_len != l->best.size)
         return;
+    if (msg->digest != 0 && util_digest(msg->blob, msg->blob_len) != msg->digest) {
+        log_warn(
+            "rank %u has other bytes of \"%s\" than were published: they are fetched from "
+            "its owner",
+            msg->source, l->upath);
+        return;
+    }
     l->bytes = malloc(msg->blob_len); /* without memory: they are fetched */
     if (l->bytes != NULL)
         memcpy(l->bytes, msg->blob, msg->blob_len);

@@ -51,6 +51,7 @@ struct publish {
     dht_publish_fn fn;
     void *arg;
     size_t inlined_len;
+    uint64_t digest;         /* of them */
     unsigned char inlined[]; /* the file, if it is to go with the entry (publish_end()) */
 };
 

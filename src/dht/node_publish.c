@@ -25,6 +25,7 @@
 #include "dht/node_module.h"
 #include "dht/node_proxy.h"
 #include "dht/node_publish_await.h"
+#include "util/digest.h"
 
 #define ATTEMPTS_MAX 64
 #define MIXED_MAX    16 /* then it counts as opened anew */
@@ -120,8 +121,7 @@ bool publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     if (own == NULL)
         return false;
     own->relay_again = own->queue != NULL;
-    /* A rank that has withdrawn a name gets no message when it is published again later.
-     */
+    /* A rank that has withdrawn a name gets no message when it is published again. */
     if (own->queue == NULL && own->entry.state == DYAD_ENTRY_WITHDRAWN &&
         dyad_version_cmp(&own->entry.version, &entry->version) < 0) {
         if (own->highest < entry->version.counter)
@@ -245,6 +245,7 @@ static void publish_advance(struct dht_node *node, struct publish *op)
                 .base = op->base,
                 .blob = op->inlined,
                 .blob_len = op->inlined_len,
+                .digest = op->digest,
             };
             struct ask *ask;
             if (asks_find(&op->asks, homes[i]) != NULL)
@@ -407,8 +408,7 @@ static void publish_proxy_timeout(struct dht_node *node, struct timer *timer)
     publish_advance(node, op);
 }
 
-/* bytes: entry->size of them, or NULL. They stay behind where as many are under way as a
- * home keeps. */
+/* bytes: entry->size of them, or NULL. They stay behind where as many are under way as a home keeps. */
 static struct publish *publish_create(struct dht_node *node, struct own *own,
                                       const struct dyad_entry *entry, const void *bytes)
 {
@@ -424,7 +424,7 @@ static struct publish *publish_create(struct dht_node *node, struct own *own,
     op->inlined_len = len;
     node->owns->inlined += len;
     if (len > 0)
-        memcpy(op->inlined, bytes, len);
+        op->digest = util_digest(memcpy(op->inlined, bytes, len), len);
     op->own = own;
     op->entry = *entry;
     op->entry.upath = own->upath;

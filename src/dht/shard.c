@@ -232,7 +232,7 @@ static void record_free(struct dht_shard *shard, struct dht_record *record)
         dht_shard_free_waiter(shard, record, waiter);
     }
     shard->bytes -= record_bytes(record);
-    dht_inlined_set(&shard->inlined, record, NULL, 0);
+    dht_inlined_set(&shard->inlined, record, NULL, 0, 0);
     if (shard->index != NULL)
         dht_index_remove(shard->index, record);
     free(record->holders);
@@ -475,9 +475,9 @@ void dht_shard_keep_inlined(struct dht_shard *shard, uint64_t max)
 }
 
 void dht_shard_set_inlined(struct dht_shard *shard, struct dht_record *record,
-                           const void *bytes, size_t len)
+                           const void *bytes, size_t len, uint64_t digest)
 {
-    dht_inlined_set(&shard->inlined, record, bytes, len);
+    dht_inlined_set(&shard->inlined, record, bytes, len, digest);
 }
 
 int dht_shard_foreach_inlined(struct dht_shard *shard,

@@ -116,7 +116,7 @@ bool dht_shard_list(struct dht_shard *shard, const char *parent, struct dht_list
 void dht_shard_keep_inlined(struct dht_shard *shard, uint64_t max);
 /* dht_inlined_set() */
 void dht_shard_set_inlined(struct dht_shard *shard, struct dht_record *record,
-                           const void *bytes, size_t len);
+                           const void *bytes, size_t len, uint64_t digest);
 /* Call fn for each record with bytes until it returns non-zero; returns that. fn must not
  * insert or remove, or set the bytes of another one. */
 int dht_shard_foreach_inlined(struct dht_shard *shard,

@@ -34,7 +34,8 @@
     X(TIMEOUT, 22, u64, timeout_ms) \
     X(INO, 23, u64, ino)            \
     X(DEV, 24, u64, dev)            \
-    X(BTIME, 25, u64, btime)
+    X(BTIME, 25, u64, btime)        \
+    X(DIGEST, 27, u64, digest)
 
 enum field {
     NO_ID = 1 << 0,        /* the head is without id */
@@ -61,17 +62,17 @@ enum field {
 /* type, name for people, fields */
 #define MSG_TABLE(X)                                                                \
     X(HELLO, "hello", NO_ID | LOSSES | ASKS | BLOB_MUST)                            \
-    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY | BASE | INLINED)            \
+    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY | BASE | INLINED | DIGEST)   \
     X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                      \
     X(PUBLISH_ENDED, "publish-ended", UPATH_MUST | VERSION)                         \
     X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                    \
-    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY | INLINED)              \
+    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY | INLINED | DIGEST)     \
     X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                        \
-    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY | INLINED)                     \
+    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY | INLINED | DIGEST)            \
     X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY | RANK)                \
     X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION | RANK)                 \
     X(GET, "get", UPATH_MUST | VERSION | ENTRY | RANGE)                             \
-    X(DATA, "data", VERSION | ENTRY | RANGE)                                        \
+    X(DATA, "data", VERSION | ENTRY | RANGE | DIGEST)                               \
     X(ERROR, "error", UPATH | VERSION)                                              \
     X(PING, "ping", 0)                                                              \
     X(PONG, "pong", LOSSES | LEASE)                                                 \

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 16
+#define NET_MSG_VERSION 17
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -296,7 +296,8 @@ struct net_msg {
     uint64_t timeout_ms;     /* 0: none */
     uint64_t ino;            /* of the file */
     uint64_t dev;
-    uint64_t btime; /* time of birth */
+    uint64_t btime;  /* time of birth */
+    uint64_t digest; /* of the bytes, by whose file they are (util/digest.h); 0: none */
     struct {
         uint64_t number;    /* which wave */
         uint64_t activity;  /* sum of the subtree's activity counters */

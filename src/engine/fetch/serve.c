@@ -35,8 +35,10 @@
 #include "util/crash.h"
 #include "store/extents.h"
 #include "util/clock.h"
+#include "util/digest.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/read_at.h"
 #include "util/quota.h"
 
 #define CHUNK_MAX (64ull << 20)
@@ -68,6 +70,7 @@ struct served {
     struct store_record record; /* entry.upath is upath */
     int fd; /* of the fetch that has the bytes; -1: the file is opened by its name */
     void *data;
+    uint64_t digest; /* of it, or 0 */
     int error;
     struct net_post post;
 };
@@ -123,28 +126,16 @@ static int read_link(struct served *s)
 
 static int read_part(struct served *s, int fd)
 {
-    char *p = s->data;
-    uint64_t at = s->offset, left = s->length;
+    ssize_t n = util_read_at(fd, s->data, s->length, s->offset);
 
-    while (left > 0) {
-        ssize_t n = pread(fd, p, left, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0 && (s->flags & NET_GET_JOINS)) {
-            s->ahead = true; /* one that writes it has cut it */
-            memset(p, 0, left);
-            return 0;
-        }
-        if (n == 0) {
-            errno = ESTALE; /* shorter than what was published */
-            return -1;
-        }
-        p += n;
-        at += (uint64_t)n;
-        left -= (uint64_t)n;
+    if (n < 0 || (uint64_t)n == s->length)
+        return n < 0 ? -1 : 0;
+    if (!(s->flags & NET_GET_JOINS)) {
+        errno = ESTALE; /* shorter than what was published */
+        return -1;
     }
+    s->ahead = true; /* one that writes it has cut it */
+    memset((char *)s->data + n, 0, s->length - (size_t)n);
     return 0;
 }
 
@@ -218,6 +209,8 @@ static void serve_work(void *arg)
         s->error = errno == ENOENT ? ESTALE : errno;
     else if (!is_as_published(s))
         s->error = ESTALE;
+    else if (!(s->flags & NET_GET_RELAY) && relay_is_large(s->member, &s->record.entry))
+        s->digest = util_digest(s->data, s->length);
 }
 
 /* --- on the loop --- */
@@ -287,6 +280,9 @@ static void serve_done(void *arg)
         .entry = s->record.entry,
         .offset = s->offset,
         .length = s->length,
+        .digest = s->flags & NET_GET_RELAY
+                      ? relay_digest(member, &s->entry, s->offset, s->length)
+                      : s->digest,
     };
 
     if (s->fd >= 0 &&

@@ -16,12 +16,15 @@
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/fetch/relay.h"
 #include "engine/fetch/transfer_impl.h"
 #include "engine/membership/unreachable.h"
 #include "util/clock.h"
+#include "util/digest.h"
 #include "util/log.h"
 
 static void source_lost(struct transfer *t, const char *why);
+static int chunk_send(struct transfer *t, struct chunk *chunk);
 
 /* True if the rank may have the file, and answer. */
 static bool can_be_asked(struct member *member, uint32_t rank, const uint8_t *storage)
@@ -99,9 +102,22 @@ static void chunk_write_work(void *arg)
     struct chunk *chunk = arg;
 
     chunk->error = 0;
-    if (store_fetch_write(chunk->transfer->fetch, chunk->offset, chunk->data,
-                          chunk->length) < 0)
+    if (chunk->by_relay && chunk->digest &&
+        util_digest(chunk->data, chunk->length) != chunk->digest)
+        chunk->error = EBADMSG;
+    else if (store_fetch_write(chunk->transfer->fetch, chunk->offset, chunk->data,
+                               chunk->length) < 0)
         chunk->error = errno;
+}
+
+/* A reader has sent other bytes than the owner had sent it. */
+static void is_other(struct transfer *t, struct chunk *chunk)
+{
+    if (t->source != t->rank)
+        source_lost(
+            t, "has other bytes than their owner sent"); /* this one is asked for, too */
+    else if (chunk_send(t, chunk) < 0)
+        source_lost(t, "is gone");
 }
 
 static void chunk_written(void *arg)
@@ -112,6 +128,12 @@ static void chunk_written(void *arg)
 
     net_worker_recycle(t->member->worker, chunk->data, chunk->length);
     chunk->data = NULL;
+    if (error == EBADMSG && !t->failing) {
+        is_other(t, chunk);
+        return;
+    }
+    if (!error)
+        relay_note(t->member, &t->entry, chunk->offset, chunk->length, chunk->digest);
     transfer_chunk_free(t, chunk);
     if (t->failing) {
         transfer_fail(t, t->status);
@@ -430,6 +452,8 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
     transfer_chunk_answered(chunk);
     t->ahead |= t->joins && (msg->flags & NET_DATA_AHEAD);
     chunk->data = payload;
+    chunk->digest = msg->digest;
+    chunk->by_relay = t->source != t->rank && !net_is_guest(t->source);
     chunk_write(chunk);
     return true;
 }

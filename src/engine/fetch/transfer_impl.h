@@ -26,7 +26,9 @@ struct chunk {
     uint64_t id; /* of the GET */
     uint64_t offset, length;
     bool asked;
-    void *data; /* arrived, being written */
+    void *data;      /* arrived, being written */
+    uint64_t digest; /* that the owner has made of it; 0: none */
+    bool by_relay;   /* another reader has sent it */
     int error;
 };
 

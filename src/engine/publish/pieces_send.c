@@ -37,6 +37,7 @@
 #include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/read_at.h"
 
 #define CHUNK          (1u << 20)
 #define UNENDED_PAUSE  100000 /* ns */
@@ -195,7 +196,8 @@ static int read_piece(struct sending *s)
     const struct store_extent *extent = &s->list.extent[s->at];
     struct store_extent piece = *extent;
     uint64_t offset = extent->offset + s->done, left = extent->length - s->done;
-    size_t room = CHUNK - s->len, got = 0;
+    size_t room = CHUNK - s->len, got;
+    ssize_t n;
 
     if (room <= PIECE_HEAD)
         return 1;
@@ -211,17 +213,10 @@ static int read_piece(struct sending *s)
     }
     if (left > room)
         left = room;
-    while (got < left) {
-        ssize_t n = pread(s->fd, s->data + s->len + PIECE_HEAD + got, left - got,
-                          (off_t)(offset + got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0) /* the write has failed that was to come here, or it was cut off */
-            break;
-        got += (size_t)n;
-    }
+    /* Less: the write has failed that was to come here, or it was cut off. */
+    if ((n = util_read_at(s->fd, s->data + s->len + PIECE_HEAD, left, offset)) < 0)
+        return -1;
+    got = (size_t)n;
     if (got > 0 || is_cut(s, extent)) {
         piece.offset = offset;
         piece.length = got;

@@ -41,26 +41,26 @@ static void test_bound(void **state)
 
     (void)state;
     record[0] = insert(shard, 0);
-    dht_shard_set_inlined(shard, record[0], bytes, 10);
+    dht_shard_set_inlined(shard, record[0], bytes, 10, 0);
     assert_null(record[0]->inlined); /* it keeps none yet */
     dht_shard_keep_inlined(shard, ROOM);
-    dht_shard_set_inlined(shard, record[0], bytes, ROOM);
+    dht_shard_set_inlined(shard, record[0], bytes, ROOM, 0);
     assert_null(record[0]->inlined); /* it does not fit */
 
     for (unsigned i = 0; i < FAKE_KEYS; i++) {
         record[i] = insert(shard, i);
         memset(bytes, (int)i, 1000);
-        dht_shard_set_inlined(shard, record[i], bytes, 1000);
+        dht_shard_set_inlined(shard, record[i], bytes, 1000, 0);
         dht_shard_get_stats(shard, &stats);
         assert_true(stats.inlined_bytes <= ROOM);
         assert_non_null(record[i]->inlined);
         assert_true(record[i]->inlined->held);
         if (i == 2) { /* there is no room beside what is held */
             record[3] = insert(shard, 3);
-            dht_shard_set_inlined(shard, record[3], bytes, 1000);
+            dht_shard_set_inlined(shard, record[3], bytes, 1000, 0);
             assert_null(record[3]->inlined);
             record[1]->inlined->held = false; /* not the oldest: it goes all the same */
-            dht_shard_set_inlined(shard, record[3], bytes, 1000);
+            dht_shard_set_inlined(shard, record[3], bytes, 1000, 0);
             assert_non_null(record[3]->inlined);
             assert_null(record[1]->inlined);
             for (unsigned j = 0; j <= 3; j++)
@@ -79,12 +79,12 @@ static void test_bound(void **state)
     assert_int_equal(stats.inlined_files, 3);
 
     /* Replaced, it is the one that came last. */
-    dht_shard_set_inlined(shard, record[13], bytes, 1100);
-    dht_shard_set_inlined(shard, record[0], bytes, 900);
+    dht_shard_set_inlined(shard, record[13], bytes, 1100, 0);
+    dht_shard_set_inlined(shard, record[0], bytes, 900, 0);
     assert_null(record[14]->inlined);
     assert_int_equal(record[13]->inlined->len, 1100);
     dht_shard_remove(shard, record[13]);
-    dht_shard_set_inlined(shard, record[0], NULL, 0);
+    dht_shard_set_inlined(shard, record[0], NULL, 0, 0);
     dht_shard_get_stats(shard, &stats);
     assert_int_equal(stats.inlined_files, 1); /* 15 */
     assert_non_null(record[15]->inlined);
@@ -92,7 +92,7 @@ static void test_bound(void **state)
     dht_shard_get_stats(shard, &stats);
     assert_int_equal(stats.inlined_files, 0);
     assert_int_equal(stats.inlined_bytes, 0);
-    dht_shard_set_inlined(shard, record[1], bytes, 5); /* goes with the shard */
+    dht_shard_set_inlined(shard, record[1], bytes, 5, 0); /* goes with the shard */
     dht_shard_destroy(shard);
 }
 
@@ -227,6 +227,25 @@ static void test_look_up(void **state)
         assert_int_equal(look_up(net, reader, key, COPY), 4);
         fake_net_destroy(net);
     }
+}
+
+/* A home's memory has changed them: they are fetched. */
+static void test_changed_at_home(void **state)
+{
+    struct fake_net *net = net_create(1 << 20);
+    uint32_t homes[DHT_REPLICAS_MAX], owner = fake_stranger(net, 0, 0),
+                                      reader = fake_stranger(net, 0, 1);
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    publish(net, owner, 0, 100, 1);
+    for (int i = 0; i < 2; i++)
+        fake_record(net, homes[i], 0)->inlined->bytes[50] ^= 4;
+    assert_int_equal(look_up(net, reader, 0, COPY), -1);
+    for (int i = 0; i < 2; i++)
+        fake_record(net, homes[i], 0)->inlined->bytes[50] ^= 4;
+    assert_int_equal(look_up(net, reader, 0, COPY), 1);
+    fake_net_destroy(net);
 }
 
 /* Until the publish has ended at all homes none are given, as a GET is not answered: not to
@@ -555,12 +574,19 @@ static void test_dropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bound),    cmocka_unit_test(test_look_up),
-        cmocka_unit_test(test_queued),   cmocka_unit_test(test_held),
-        cmocka_unit_test(test_not_told), cmocka_unit_test(test_evicted),
-        cmocka_unit_test(test_losses),   cmocka_unit_test(test_overtaken),
-        cmocka_unit_test(test_dropped),  cmocka_unit_test(test_overtaken_look_up),
-        cmocka_unit_test(test_stand_in), cmocka_unit_test(test_minority),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_look_up),
+        cmocka_unit_test(test_changed_at_home),
+        cmocka_unit_test(test_queued),
+        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_not_told),
+        cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_overtaken),
+        cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_overtaken_look_up),
+        cmocka_unit_test(test_stand_in),
+        cmocka_unit_test(test_minority),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

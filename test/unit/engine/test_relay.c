@@ -148,6 +148,43 @@ static void test_versions(void **state)
     assert_false(relay_redirect(member, net_guest_id(9, 1), 0, &second));
 }
 
+/* What the owner has made of each chunk is told to who gets it from here; of that version, and of such a chunk only. */
+static void test_digests(void **state)
+{
+    const uint64_t chunk = LARGE / 4;
+    struct dyad_entry first = entry_of("file", 1, LARGE - 1),
+                      last = entry_of("file", 2, LARGE),
+                      small = entry_of("small", 1, LARGE / 2), other;
+    char upath[16];
+
+    (void)state;
+    assert_int_equal(relay_digest(member, &first, 0, chunk), 0);
+    for (uint64_t i = 0; i < 4; i++)
+        relay_note(member, &first, i * chunk, i < 3 ? chunk : chunk - 1, 10 + i);
+    relay_note(member, &first, 4 * chunk, chunk, 99); /* behind its end */
+    relay_note(member, &first, chunk, chunk, 0);      /* nothing to say */
+    relay_note(member, &small, 0, chunk, 7);          /* is passed on by nobody */
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(relay_digest(member, &first, i * chunk, i < 3 ? chunk : chunk - 1),
+                         10 + i);
+    assert_int_equal(relay_digest(member, &first, 0, chunk / 2), 0);
+    assert_int_equal(relay_digest(member, &first, chunk / 2, chunk), 0);
+    assert_int_equal(relay_digest(member, &first, 4 * chunk, chunk), 0);
+    assert_int_equal(relay_digest(member, &last, 0, chunk), 0);
+    assert_int_equal(relay_digest(member, &small, 0, chunk), 0);
+    relay_note(member, &last, chunk, chunk, 21);
+    assert_int_equal(relay_digest(member, &first, chunk, chunk), 0);
+    assert_int_equal(relay_digest(member, &last, 0, chunk), 0);
+    assert_int_equal(relay_digest(member, &last, chunk, chunk), 21);
+    for (int file = 0; file < 200; file++) {
+        snprintf(upath, sizeof(upath), "%d", file);
+        other = entry_of(upath, 1, LARGE);
+        relay_note(member, &other, 0, chunk, 1);
+    }
+    assert_int_equal(relay_digest(member, &last, chunk, chunk), 0); /* forgotten */
+    assert_int_equal(relay_digest(member, &other, 0, chunk), 1);
+}
+
 /* More files than are remembered: the ones that were asked for last are. */
 static void test_many_files(void **state)
 {
@@ -173,6 +210,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tree, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_digests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_files, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,10 @@
 
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
+#include "engine/fetch/relay.h"
 #include "engine/fetch/transfer_impl.h"
 #include "engine/membership/unreachable.h"
+#include "util/digest.h"
 
 #define RANKS 8
 #define CHUNK 4096u
@@ -178,6 +180,17 @@ int store_identity_read(int fd, struct store_identity *id)
     return -1;
 }
 
+static uint64_t noted[SIZE / CHUNK];
+
+void relay_note(struct member *m, const struct dyad_entry *entry, uint64_t offset,
+                uint64_t length, uint64_t digest)
+{
+    (void)m;
+    assert_ptr_equal(entry, &transfer.entry);
+    assert_int_equal(length, CHUNK);
+    noted[offset / CHUNK] = digest;
+}
+
 bool transfer_is_background(const struct transfer *t)
 {
     (void)t;
@@ -235,6 +248,7 @@ static int setup(void **state)
         known[i] = true;
         dead[i] = suspect[i] = false;
     }
+    memset(noted, 0, sizeof(noted));
     nsent = 0;
     committed = false;
     failed = 0;
@@ -321,6 +335,34 @@ static void test_relay_is_lost(void **state)
     HASH_DELETE(hh, transfers.by_upath, &transfer);
 }
 
+/* Its memory or disk has changed what the owner sent: that is asked of the owner. What nobody has made a digest of counts. */
+static void test_relay_has_others(void **state)
+{
+    static const char zeros[CHUNK];
+    uint64_t right = util_digest(zeros, CHUNK);
+
+    (void)state;
+    redirect(&sent[0], RELAY);
+    assert_true(answer(&sent[2], NET_MSG_DATA, (struct net_msg){.digest = right}));
+    assert_int_equal(nsent, 5);
+    assert_true(answer(&sent[3], NET_MSG_DATA, (struct net_msg){.digest = right ^ 1}));
+    assert_int_equal(noted[0], right);
+    assert_int_equal(noted[1], 0);
+    /* That one, and the one that was asked for meanwhile, of the owner. */
+    assert_int_equal(nsent, 7);
+    for (unsigned i = 5; i < 7; i++) {
+        assert_int_equal(sent[i].rank, OWNER);
+        assert_int_equal(sent[i].get.flags, NET_GET_OWNER);
+        assert_int_equal(sent[i].get.offset, (i - 4) * CHUNK);
+    }
+    assert_false(committed);
+    assert_true(answer(&sent[5], NET_MSG_DATA, (struct net_msg){.digest = right}));
+    assert_true(answer(&sent[6], NET_MSG_DATA, (struct net_msg){.digest = right ^ 1}));
+    assert_true(committed); /* the owner's own have a MAC */
+    assert_int_equal(failed, 0);
+    assert_int_equal(noted[1], right);
+}
+
 static void test_relay_is_silent(void **state)
 {
     (void)state;
@@ -345,6 +387,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_redirected_to_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_redirected_to_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_is_lost, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_relay_has_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_is_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_has_it_not, setup, teardown),
     };
