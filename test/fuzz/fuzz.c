@@ -12,12 +12,6 @@
 
 unsigned long fuzz_taken;
 
-void fuzz_fail(const char *file, int line, const char *what)
-{
-    fprintf(stderr, "%s:%d: not true: %s\n", file, line, what);
-    abort();
-}
-
 void fuzz_take(struct fuzz_input *in, void *to, size_t len)
 {
     size_t n = in->left < len ? in->left : len;
@@ -85,8 +79,15 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static void remove_directory(void)
 {
-    if (getpid() == maker)
+    if (directory[0] && getpid() == maker)
         nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+void fuzz_fail(const char *file, int line, const char *what)
+{
+    fprintf(stderr, "%s:%d: not true: %s\n", file, line, what);
+    remove_directory();
+    abort();
 }
 
 const char *fuzz_directory(void)

@@ -9,7 +9,7 @@ CLANG=$(command -v clang || command -v clang-14) || skip "needs clang (packaging
 echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 1 ? 0 : 0; }' >"$WORK/probe.c"
 "$CLANG" -fsanitize=fuzzer,address,undefined "$WORK/probe.c" -o "$WORK/probe" 2>/dev/null ||
     skip "needs clang's libFuzzer and sanitizers (packaging/install-deps.sh installs them)"
-case $LEVEL in soak) seconds=300 ;; *) seconds=10 ;; esac
+case $LEVEL in soak) seconds=60 ;; *) seconds=10 ;; esac
 seconds=${FUZZ_SECONDS:-$seconds}
 found=${FUZZ_FOUND:-$WORK/found}
 
