@@ -11,7 +11,7 @@ echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n
     skip "needs clang's libFuzzer and sanitizers (packaging/install-deps.sh installs them)"
 case $LEVEL in soak) seconds=60 ;; *) seconds=10 ;; esac
 seconds=${FUZZ_SECONDS:-$seconds}
-found=${FUZZ_FOUND:-$WORK/found}
+found=$(realpath -m "${FUZZ_FOUND:-$WORK/found}")
 
 # Whoever comes first builds it.
 FUZZ=$BUILD_DIR/fuzzers
