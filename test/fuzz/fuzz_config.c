@@ -86,6 +86,7 @@ void fuzz_seeds(void)
     SEED("globs",
          "DYAD_WAIT=*.h5:run/[a-c]?/**\0DYAD_COMPLETE_AT_EXIT=*.log\0DYAD_TURNS=restart.*\0"
          "DYAD_PROBES=\\*x:[!a]");
+    SEED("empty-values", "DYAD_TURNS=\0DYAD_PROBES=\0DYAD_PATH=\0DYAD_CHUNKS=");
     SEED("wrong", "DYAD_CHUNKS=65");
     SEED("out-of-range", "DYAD_CHUNK_SIZE=9223372036854775807G");
     SEED("control", "DYAD_NODE=\x1b[31mred");
