@@ -23,6 +23,7 @@
 #include "run_say.h"
 #include "run_serve.h"
 #include "run_thread.h"
+#include "run_unsafe.h"
 #include "util/log.h"
 
 #define WRAPPER "libdyad_wrapper.so"
@@ -58,6 +59,7 @@ static const struct setting {
 enum {
     OPT_MKDIR = 256,
     OPT_NO_CHECK,
+    OPT_CHECK,
     OPT_PRINT_ENV,
     OPT_PUBLISH,
     OPT_AWAIT,
@@ -71,6 +73,7 @@ enum {
 static const struct option flags[] = {
     {"mkdir", no_argument, NULL, OPT_MKDIR},
     {"no-check", no_argument, NULL, OPT_NO_CHECK},
+    {"check", no_argument, NULL, OPT_CHECK},
     {"print-env", no_argument, NULL, OPT_PRINT_ENV},
     {"publish", no_argument, NULL, OPT_PUBLISH},
     {"await", no_argument, NULL, OPT_AWAIT},
@@ -85,7 +88,7 @@ static const struct option flags[] = {
 
 static struct {
     const char *value[NSETTINGS]; /* as given on the command line */
-    bool mkdir, no_check, print_env, publish, await, serve;
+    bool mkdir, no_check, check, print_env, publish, await, serve;
     pid_t while_pid; /* 0: none */
 } run;
 
@@ -105,6 +108,7 @@ static void print_help(void)
         "Usage: dyad-run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
         "       dyad-run [OPTION]... --publish|--await [--] FILE...\n"
         "       dyad-run [OPTION]... --serve [--while PID]\n"
+        "       dyad-run [OPTION]... --check\n"
         "Run PROGRAM so that files below the managed directory are shared with the other\n"
         "processes of the job, as in: mpirun -n 4 dyad-run --dmd /tmp/ssd ./sim\n\n");
     for (size_t i = 0; i < NSETTINGS; i++) {
@@ -115,6 +119,9 @@ static void print_help(void)
     printf(
         "  --mkdir            make the managed directory where it is missing\n"
         "  --no-check         run PROGRAM also if it cannot be preloaded\n"
+        "  --check            run nothing: name what of this host lets other users or "
+        "hosts\n"
+        "                     in, and what to do; exit status 0: nothing, 1: something\n"
         "  --print-env        print the variables as shell commands and exit\n"
         "  --publish          run nothing: publish each FILE, for a program that cannot "
         "be\n"
@@ -154,11 +161,11 @@ static void help_variables(const char *form)
 }
 
 /* Everything that was printed has reached its destination, or it is an error. */
-static void exit_printed(void)
+static void exit_printed(int status)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
         run_die(RUN_EXIT_FAILURE, "cannot write: %s", strerror(errno));
-    exit(0);
+    exit(status);
 }
 
 static bool is_directory_option(const struct setting *setting)
@@ -214,7 +221,14 @@ static void parse(int argc, char *argv[])
         options[i] = (struct option){settings[i].option, required_argument, NULL, (int)i};
     memcpy(options + NSETTINGS, flags, sizeof(flags));
 
-    /* '+': the options of PROGRAM are its own */
+    /* '+': the options of PROGRAM are its own. What --check says of a mistake: first. */
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, "+h", options, NULL)) != -1)
+        run.check |= c == OPT_CHECK;
+    opterr = 1;
+    optind = 0;
+    if (run.check)
+        run_fail_with(RUN_UNSAFE_USAGE);
     while ((c = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
         if (c >= 0 && c < (int)NSETTINGS) {
             take_setting((size_t)c, optarg);
@@ -227,6 +241,8 @@ static void parse(int argc, char *argv[])
         case OPT_NO_CHECK:
             run.no_check = true;
             break;
+        case OPT_CHECK:
+            break; /* seen before */
         case OPT_PRINT_ENV:
             run.print_env = true;
             break;
@@ -244,21 +260,21 @@ static void parse(int argc, char *argv[])
             break;
         case OPT_VARIABLES:
             help_variables(optarg);
-            exit_printed();
+            exit_printed(0);
             break;
         case OPT_VERSION:
             printf("dyad-run %d.%d.%d\n", DYAD_VERSION_MAJOR, DYAD_VERSION_MINOR,
                    DYAD_VERSION_PATCH);
-            exit_printed();
+            exit_printed(0);
             break;
         case 'h':
         case OPT_HELP:
             print_help();
-            exit_printed();
+            exit_printed(0);
             break;
         default:
             fprintf(stderr, "Try 'dyad-run --help'.\n");
-            exit(RUN_EXIT_FAILURE);
+            exit(run.check ? RUN_UNSAFE_USAGE : RUN_EXIT_FAILURE);
         }
     }
 }
@@ -426,53 +442,34 @@ static void check_variables(struct engine_config *config)
     }
 }
 
-static void check_directory(const char *name, const char *path)
+static void complain(const char *err)
 {
-    char err[PATH_MAX + 512];
-
-    if (!path || run_check_directory(name, path, run.mkdir, err, sizeof(err)) == 0)
-        return;
     if (run.print_env)
         run_warn("%s", err); /* the job may run on other nodes than this one */
     else
         run_die(RUN_EXIT_FAILURE, "%s", err);
 }
 
-static void check_session_dir(const char *path)
-{
-    char err[2 * PATH_MAX + 512];
-
-    if (!path || run_check_session_dir("DYAD_SESSION_DIR", path, err, sizeof(err)) == 0)
-        return;
-    if (run.print_env)
-        run_warn("%s", err);
-    else
-        run_die(RUN_EXIT_FAILURE, "%s", err);
-}
-
 static void check_directories(const struct engine_config *config)
 {
-    char err[PATH_MAX + 512];
-    const char *both = getenv("DYAD_PATH");
+    char err[2 * PATH_MAX + 512];
+    struct run_place places[2];
+    unsigned n = run_check_managed(config, places);
 
-    if (!config->path_producer && !config->path_consumer)
+    if (!n)
         run_die(
             RUN_EXIT_FAILURE,
             "no managed directory: give --dmd DIR, or set DYAD_PATH, to say which files "
             "are "
             "to be shared");
-    check_directory(both && config->path_producer && !strcmp(both, config->path_producer)
-                        ? "DYAD_PATH"
-                        : "DYAD_PATH_PRODUCER",
-                    config->path_producer);
-    if (!config->path_producer || !config->path_consumer ||
-        strcmp(config->path_producer, config->path_consumer) != 0)
-        check_directory(
-            both && config->path_consumer && !strcmp(both, config->path_consumer)
-                ? "DYAD_PATH"
-                : "DYAD_PATH_CONSUMER",
-            config->path_consumer);
-    check_session_dir(config->session_dir);
+    for (unsigned i = 0; i < n; i++)
+        if (run_check_directory(places[i].name, places[i].path, run.mkdir, err,
+                                sizeof(err)) != 0)
+            complain(err);
+    if (config->session_dir &&
+        run_check_session_dir("DYAD_SESSION_DIR", config->session_dir, err, sizeof(err)) !=
+            0)
+        complain(err);
     if (config->log_file &&
         run_check_file("DYAD_LOG_FILE", config->log_file, err, sizeof(err)) != 0)
         run_die(RUN_EXIT_FAILURE, "%s", err);
@@ -517,15 +514,17 @@ static void check_program(const char *program, const char *wrapper, char path[PA
 
 static void check_mode(int nargs)
 {
-    if (run.publish + run.await + run.serve > 1)
-        run_die(RUN_EXIT_FAILURE, "--publish, --await and --serve: one at a time");
+    if (run.publish + run.await + run.serve + run.check > 1 || (run.check && run.print_env))
+        run_die(RUN_EXIT_FAILURE, "--publish, --await, --serve and --check: one at a time");
+    if (run.check && nargs > 0)
+        run_die(RUN_EXIT_FAILURE, "--check runs no program");
     if (run.while_pid && !run.serve)
         run_die(RUN_EXIT_FAILURE, "--while is for --serve");
     if (run.serve && nargs > 0)
         run_die(RUN_EXIT_FAILURE,
                 "--serve runs no program: start it beside the steps, as in: dyad-run ... "
                 "--serve --while $$ &");
-    if (nargs == 0 && !run.print_env && !run.serve)
+    if (nargs == 0 && !run.print_env && !run.serve && !run.check)
         run_die(RUN_EXIT_FAILURE, "no %s given. Try 'dyad-run --help'",
                 run.publish || run.await ? "file" : "program");
 }
@@ -553,6 +552,11 @@ int main(int argc, char *argv[])
 
     parse(argc, argv);
     check_mode(argc - optind);
+    if (run.check) {
+        set_settings();
+        check_variables(&config);
+        exit_printed(run_unsafe(&config, stdout) ? RUN_UNSAFE_FOUND : 0);
+    }
     if (run.serve && !run.print_env)
         run_serve_alone(argv, set_settings());
     find_wrapper(wrapper);
@@ -561,7 +565,7 @@ int main(int argc, char *argv[])
     check_directories(&config);
     if (run.print_env) {
         print_environment();
-        exit_printed();
+        exit_printed(0);
     }
     if (run.serve && !config.session_dir)
         run_die(RUN_EXIT_FAILURE,

@@ -431,21 +431,60 @@ int run_check_session_dir(const char *name, const char *path, char *err, size_t 
     return 0;
 }
 
-int run_check_file(const char *name, const char *path, char *err, size_t size)
+/* What the library does not open (util/log.c), or cannot. NULL: it does. */
+static const char *why_no_log(const char *path, char *buf, size_t size)
 {
-    char copy[PATH_MAX];
+    char copy[PATH_MAX], target[PATH_MAX];
     struct stat st;
 
+    if (strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0)
+        return NULL;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+        if (st.st_uid != geteuid() && st.st_uid != 0) {
+            snprintf(buf, size, "it is a symbolic link of user %u", (unsigned)st.st_uid);
+            return buf;
+        }
+        if (readlink(path, target, sizeof(target)) > 0 && target[0] != '/')
+            return "it is a symbolic link to a relative path";
+    }
     if (stat(path, &st) == 0) {
         if (S_ISDIR(st.st_mode))
-            errno = EISDIR;
-        else if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0)
-            return 0;
+            return strerror(EISDIR);
+        if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+            return "it is neither a file nor a terminal";
+        if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0)
+            return NULL;
     } else if (errno == ENOENT) {
         snprintf(copy, sizeof(copy), "%s", path);
         if (faccessat(AT_FDCWD, dirname(copy), W_OK | X_OK, AT_EACCESS) == 0)
-            return 0;
+            return NULL;
     }
+    return strerror(errno);
+}
+
+int run_check_file(const char *name, const char *path, char *err, size_t size)
+{
+    char buf[64];
+    const char *why = why_no_log(path, buf, sizeof(buf));
+
+    if (!why)
+        return 0;
     return complain(err, size, RUN_EXIT_FAILURE, "%s=%s: cannot be written: %s", name, path,
-                    strerror(errno));
+                    why);
+}
+
+unsigned run_check_managed(const struct engine_config *config, struct run_place places[2])
+{
+    const char *both = getenv("DYAD_PATH");
+    const char *paths[2] = {config->path_producer, config->path_consumer};
+    static const char *const names[2] = {"DYAD_PATH_PRODUCER", "DYAD_PATH_CONSUMER"};
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < 2; i++) {
+        if (!paths[i] || (n && strcmp(places[0].path, paths[i]) == 0))
+            continue;
+        places[n].name = both && strcmp(both, paths[i]) == 0 ? "DYAD_PATH" : names[i];
+        places[n++].path = paths[i];
+    }
+    return n;
 }

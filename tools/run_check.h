@@ -10,10 +10,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "config/config.h"
+
 #define RUN_EXIT_FAILURE 125 /* dyad-run itself failed, or was called wrongly */
 #define RUN_EXIT_CANNOT_EXEC \
     126 /* the program was found and cannot be run with the library */
 #define RUN_EXIT_NOT_FOUND 127
+
+struct run_place {
+    const char *name, *path; /* the variable that says it */
+};
 
 /* Find a program as execvp() does, in path_env (NULL: the system's default) unless its name
  * has a slash. path[path_size] gets where it is. 126 or 127. */
@@ -35,8 +41,11 @@ int run_check_directory(const char *name, const char *path, bool make, char *err
  * 125. */
 int run_check_session_dir(const char *name, const char *path, char *err, size_t size);
 
-/* Check that `path`, the value of `name`, can be appended to or made; else 125. Makes
- * nothing. */
+/* Check that the library appends log lines to `path`, the value of `name`, or makes it; else 125: it is no file, a FIFO,
+ * another user's link. Makes nothing. */
 int run_check_file(const char *name, const char *path, char *err, size_t size);
+
+/* The managed directories: how many, 0 to 2. Strings are config's, and constants. */
+unsigned run_check_managed(const struct engine_config *config, struct run_place places[2]);
 
 #endif

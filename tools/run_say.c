@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "run_check.h"
+
 static bool is_quiet;
+static int failure = RUN_EXIT_FAILURE;
 
 static void say(const char *kind, const char *fmt, va_list ap)
 {
@@ -35,10 +38,15 @@ void run_die(int status, const char *fmt, ...)
     va_start(ap, fmt);
     say("", fmt, ap);
     va_end(ap);
-    exit(status);
+    exit(status == RUN_EXIT_FAILURE ? failure : status);
 }
 
 void run_be_quiet(bool quiet)
 {
     is_quiet = quiet;
+}
+
+void run_fail_with(int status)
+{
+    failure = status;
 }

@@ -13,6 +13,8 @@ void run_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Say what is wrong, and exit with `status` (RUN_EXIT_*). */
 void run_die(int status, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), noreturn));
+/* The status that stands for RUN_EXIT_FAILURE from now on. */
+void run_fail_with(int status);
 /* No warnings from now on, or again (DYAD_LOG=error). */
 void run_be_quiet(bool quiet);
 

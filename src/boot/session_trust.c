@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -134,28 +135,38 @@ bool session_trust_is_ours(int fd)
            !(st.st_mode & 077) && st.st_nlink <= 1;
 }
 
-/* A group is often the user's own, or a project's. */
-void session_trust_look_above(const char *path)
+/* The first directory of the path's in which others can move what is not theirs. `real` is cut off. */
+static bool find_above(char *real, struct stat *st)
 {
-    char real[PATH_MAX];
-    struct stat st;
-
-    if (!realpath(path, real))
-        return;
     for (char *slash = strrchr(real, '/'); slash;
          slash = slash == real ? NULL : strrchr(real, '/')) {
         slash[slash == real] = '\0';
-        if (stat(real, &st) < 0)
-            return;
-        if ((st.st_uid == 0 || st.st_uid == geteuid()) &&
-            (!(st.st_mode & 022) || (st.st_mode & S_ISVTX)))
-            continue;
-        util_log(st.st_mode & 002 || (st.st_uid != 0 && st.st_uid != geteuid())
-                     ? UTIL_LOG_WARN
-                     : UTIL_LOG_INFO,
-                 "other users can move the session directory %s away, so that ranks do not "
-                 "find each other: %s is of user %u, mode %04o",
-                 path, real, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
-        return;
+        if (stat(real, st) == 0 && ((st->st_uid != 0 && st->st_uid != geteuid()) ||
+                                    ((st->st_mode & 022) && !(st->st_mode & S_ISVTX))))
+            return true;
     }
+    return false;
+}
+
+bool session_trust_find_above(const char *path, char where[PATH_MAX], struct stat *st)
+{
+    if (realpath(path, where) && find_above(where, st))
+        return true;
+    /* Links on the way can be moved, too. */
+    return snprintf(where, PATH_MAX, "%s", path) < PATH_MAX && find_above(where, st);
+}
+
+/* A group is often the user's own, or a project's. */
+void session_trust_look_above(const char *path)
+{
+    char where[PATH_MAX];
+    struct stat st;
+
+    if (!session_trust_find_above(path, where, &st))
+        return;
+    util_log(st.st_mode & 002 || (st.st_uid != 0 && st.st_uid != geteuid()) ? UTIL_LOG_WARN
+                                                                            : UTIL_LOG_INFO,
+             "other users can move the session directory %s away, so that ranks do not "
+             "find each other: %s is of user %u, mode %04o",
+             path, where, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
 }

@@ -1,0 +1,103 @@
+/*
+ * devices.c - which addresses of this host UCX's TCP listens on, as far as the kernel shows it
+ */
+#include "net/devices.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <stdint.h>
+#include <string.h>
+
+static bool is_private_v4(uint32_t a)
+{
+    return a >> 24 == 127 || a >> 24 == 10 || a >> 20 == 0xac1 || a >> 16 == 0xc0a8 ||
+           a >> 16 == 0xa9fe || a >> 22 == 0x64400000 >> 22;
+}
+
+bool net_devices_is_private(const struct sockaddr *addr)
+{
+    if (addr->sa_family == AF_INET)
+        return is_private_v4(
+            ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr));
+    if (addr->sa_family == AF_INET6) {
+        const struct in6_addr *a =
+            &((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(a) || IN6_IS_ADDR_LINKLOCAL(a) ||
+               (a->s6_addr[0] & 0xfe) == 0xfc;
+    }
+    return true;
+}
+
+/* An item of a list that commas separate. */
+static bool has(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (;; list++) {
+        size_t item = strcspn(list, ",");
+        if (item == len && memcmp(list, name, len) == 0)
+            return true;
+        list += item;
+        if (!*list)
+            return false;
+    }
+}
+
+/* "^tcp,sm" leaves these out. */
+static bool takes(const char *list, const char *name)
+{
+    if (!list)
+        return true;
+    if (list[0] == '^')
+        return !has(list + 1, name);
+    return has(list, "all") || has(list, name);
+}
+
+/* The address that UCX takes of its device: one with a label ("eth0:1") is none of a device's of that name. */
+static bool is_first(const struct ifaddrs *all, const struct ifaddrs *one)
+{
+    bool before = true, six = one->ifa_addr && one->ifa_addr->sa_family == AF_INET6;
+
+    if (!one->ifa_addr || (!six && one->ifa_addr->sa_family != AF_INET) ||
+        strchr(one->ifa_name, ':'))
+        return false;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        if (i == one)
+            before = false;
+        else if (i->ifa_addr && strcmp(i->ifa_name, one->ifa_name) == 0 &&
+                 ((before && i->ifa_addr->sa_family == one->ifa_addr->sa_family) ||
+                  (six && i->ifa_addr->sa_family == AF_INET)))
+            return false;
+    }
+    return true;
+}
+
+int net_devices_public(const char *devices, const char *transports,
+                       struct net_device_address *found, int max)
+{
+    struct ifaddrs *all;
+    int n = 0;
+
+    if (!takes(transports, "tcp"))
+        return 0;
+    if (getifaddrs(&all) < 0)
+        return -1;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        if (!(i->ifa_flags & IFF_UP) || !takes(devices, i->ifa_name) || !is_first(all, i) ||
+            net_devices_is_private(i->ifa_addr))
+            continue;
+        if (n < max) {
+            const struct sockaddr_in *in = (const void *)i->ifa_addr;
+            const struct sockaddr_in6 *in6 = (const void *)i->ifa_addr;
+            bool six = i->ifa_addr->sa_family == AF_INET6;
+            strncpy(found[n].device, i->ifa_name, sizeof(found[n].device) - 1);
+            found[n].device[sizeof(found[n].device) - 1] = '\0';
+            inet_ntop(i->ifa_addr->sa_family,
+                      six ? (const void *)&in6->sin6_addr : &in->sin_addr, found[n].address,
+                      sizeof(found[n].address));
+        }
+        n++;
+    }
+    freeifaddrs(all);
+    return n;
+}
