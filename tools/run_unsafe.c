@@ -228,10 +228,10 @@ static void look_at_log(const char *path)
     ok("DYAD_LOG_FILE=%s", path);
 }
 
-static void look_at_network(void)
+static void look_at_network(const char *chosen)
 {
     struct net_device_address found[ADDRESSES];
-    const char *devices = getenv("UCX_NET_DEVICES");
+    const char *devices = chosen ? chosen : getenv("UCX_NET_DEVICES");
     int n = net_devices_public(devices, getenv("UCX_TLS"), found, ADDRESSES);
 
     if (n < 0)
@@ -239,7 +239,7 @@ static void look_at_network(void)
     for (int i = 0; i < n && i < ADDRESSES; i++)
         unsafe(
             "%s has the public address %s, on which UCX listens: name private devices in "
-            "UCX_NET_DEVICES, as far as all nodes reach each other by them",
+            "DYAD_NET_DEVICES, as far as all nodes reach each other by them",
             found[i].device, found[i].address);
     if (n == 0)
         ok("UCX listens on no public address");
@@ -262,7 +262,7 @@ unsigned run_unsafe(const struct engine_config *config, FILE *out)
         look_at_session_dir(config->session_dir);
     if (config->log_file)
         look_at_log(config->log_file);
-    look_at_network();
+    look_at_network(config->net_devices);
     if (!config->port_guard)
         unsafe(
             "DYAD_PORT_GUARD=0: whoever reaches a port of UCX can write to the memory of "

@@ -37,6 +37,9 @@ struct boot_pmix_ops { /* all called on the loop's thread */
                  int error);
 };
 
+/* True if the launcher's PMIx server on this node listens on a loopback address. Any thread. */
+bool boot_pmix_server_is_local(void);
+
 /* Start the thread and PMIx_Init. The caller is an engine thread (own descriptor table,
  * signals blocked), whose table the PMIx threads inherit. `timeout_ns`: bound of a Get
  * before it is reported as absent; `kept_ns`: see BOOT_PMIX_BOTH. `prefix` separates

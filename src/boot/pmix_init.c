@@ -10,6 +10,7 @@
  * (cut_connection()). A PMIx_Init that fails counts all the same, and after some
  * failures PMIx_Finalize ends the process with SIGSEGV (undo()).
  */
+#include "boot/pmix.h"
 #include "boot/pmix_init.h"
 
 #include <arpa/inet.h>
@@ -40,13 +41,27 @@ struct watch {
     bool done;
 };
 
+static const char *const name[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
+                                   "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
+                                   "PMIX_SERVER_URI2"};
+
+bool boot_pmix_server_is_local(void)
+{
+    bool local = false;
+
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+        const char *uri = getenv(name[i]);
+        if (uri && !strstr(uri, ";tcp4://127."))
+            return false;
+        local |= uri != NULL;
+    }
+    return local;
+}
+
 /* True if fd is connected to the address that the launcher put into
  * PMIX_SERVER_URI...="name;tcp4://1.2.3.4:5". */
 static bool is_server(int fd)
 {
-    static const char *const name[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
-                                       "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
-                                       "PMIX_SERVER_URI2"};
     struct sockaddr_in peer;
     socklen_t len = sizeof(peer);
     char text[INET_ADDRSTRLEN + 32], address[INET_ADDRSTRLEN];

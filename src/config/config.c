@@ -180,6 +180,12 @@ static const struct config_word log_words[] = {
       "nothing at all is heard of it for as long again it counts as unreachable.")        \
     X("DYAD_DTL_MODE", DTL, dtl_mode, "UCX", 0, 0, dtl_words,                             \
       "How data move. There is one way.")                                                 \
+    X("DYAD_NET_DEVICES", STRING, net_devices, NULL, 1, 1000, NULL,                       \
+      "The network devices that the library's UCX uses, and on whose addresses it "       \
+      "listens: names, separated by commas (ib0,mlx5_0:1). All nodes must reach each "    \
+      "other by them. Default: those of UCX_NET_DEVICES, which this goes before; without " \
+      "it the loopback device and RDMA if all ranks of the job are on one node and there " \
+      "is no DYAD_SESSION_DIR, and else all.")                                            \
     X("DYAD_LOG", ENUM, log_level, "warn", 0, 0, log_words,                               \
       "What is reported.")                                                                \
     X("DYAD_LOG_FILE", PATH, log_file, NULL, 0, 0, NULL,                                  \

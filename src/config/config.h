@@ -19,7 +19,8 @@ struct engine_config {
     const char *kvs_namespace; /* NULL: the default session of the job */
     int64_t key_depth, key_bins, replicas;
     const char *dtl_mode;
-    int shared_storage; /* 0, 1, or -1 auto */
+    const char *net_devices; /* as of UCX_NET_DEVICES, or NULL */
+    int shared_storage;      /* 0, 1, or -1 auto */
     bool async_publish, fsync_write, sync_debug;
     double timeout;     /* seconds, 0: no limit */
     double linger;      /* seconds, -1: until the job's other ranks are at exit */

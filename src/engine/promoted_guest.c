@@ -173,6 +173,7 @@ static int join(struct promoted_guest *promoted, const struct net_msg *msg)
     }
     if (!member->config->port_guard)
         net_door_leave_open();
+    net_worker_use_devices(member->config->net_devices, msg->flags & NET_PROMOTED_LOCAL);
     if (!(member->worker = net_worker_create(member->loop, &member->self, msg->nranks,
                                              &worker_ops, promoted)) ||
         (n = net_peer_encode(&member->self, 0, blob, sizeof(blob))) < 0)

@@ -4,9 +4,14 @@
 #include "net/devices.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+
+#define RDMA_DIR "/sys/class/infiniband"
 
 static bool is_private_v4(uint32_t a)
 {
@@ -100,4 +105,65 @@ int net_devices_public(const char *devices, const char *transports,
     }
     freeifaddrs(all);
     return n;
+}
+
+/* Behind what is in the list. False: no room. */
+static bool add(char *list, size_t size, const char *device, const char *port)
+{
+    size_t len = strlen(list);
+    int n = snprintf(list + len, size - len, "%s%s%s%s", len ? "," : "", device,
+                     port ? ":" : "", port ? port : "");
+
+    return n >= 0 && (size_t)n < size - len;
+}
+
+static bool add_ports(char *list, size_t size, const char *device)
+{
+    char path[PATH_MAX];
+    struct dirent *port;
+    bool fits = true;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), RDMA_DIR "/%s/ports", device);
+    dir = opendir(path);
+    while (dir && fits && (port = readdir(dir)))
+        if (port->d_name[0] != '.')
+            fits = add(list, size, device, port->d_name);
+    if (dir)
+        closedir(dir);
+    return fits;
+}
+
+static bool add_loopback(char *list, size_t size)
+{
+    struct ifaddrs *all;
+    bool found = false;
+
+    if (getifaddrs(&all) < 0)
+        return false;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+        found = i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
+                (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP) &&
+                add(list, size, i->ifa_name, NULL);
+    freeifaddrs(all);
+    return found;
+}
+
+void net_devices_local(char *list, size_t size)
+{
+    struct dirent *device;
+    DIR *dir = NULL;
+    bool fits;
+
+    list[0] = '\0';
+    fits = add_loopback(list, size);
+    if (fits)
+        dir = opendir(RDMA_DIR);
+    while (dir && fits && (device = readdir(dir)))
+        if (device->d_name[0] != '.')
+            fits = add_ports(list, size, device->d_name);
+    if (dir)
+        closedir(dir);
+    if (!fits)
+        list[0] = '\0';
 }

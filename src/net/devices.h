@@ -28,4 +28,8 @@ bool net_devices_is_private(const struct sockaddr *addr);
 int net_devices_public(const char *devices, const char *transports,
                        struct net_device_address *found, int max);
 
+/* A list, as of UCX_NET_DEVICES, for who has all peers in this network namespace: the loopback device, and those of RDMA, which
+ * listen on no address. "": the loopback device is down, or they are too many. */
+void net_devices_local(char *list, size_t size);
+
 #endif

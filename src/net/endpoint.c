@@ -322,7 +322,7 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
         char name[NET_WORKER_NAME_LEN];
         log_warn(
             "cannot connect to %s on %s (%s): it has ended, or UCX_TLS or "
-            "UCX_NET_DEVICES differ between the nodes",
+            "DYAD_NET_DEVICES differ between the nodes",
             net_worker_name_of(peer->info, name), peer->info->node,
             ucs_status_string(status));
         net_worker_later_left(conn->later);

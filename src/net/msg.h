@@ -81,7 +81,7 @@ enum net_msg_type {
                            btime as of REDIRECT */
     NET_MSG_PROMOTED_JOIN,    /* on a line between guest and member that stays open. guest:
                                  asks to be one; member: blob = the guest's (with key),
-                                 nranks; guest: blob = the same with its address */
+                                 nranks, flags NET_PROMOTED_*; guest: blob = the same with its address */
     NET_MSG_PROMOTED_FETCH,   /* member -> guest: entry, blob = its owner (with key) */
     NET_MSG_PROMOTED_FETCHED, /* its reply: status; 0: the temporary file's descriptor is
                                  with it */
@@ -208,6 +208,9 @@ enum net_msg_type {
 /* DONE of a GUEST_CONSUME: the member has done its startup validation, and has no other
  * way to say so (store/looked.h). */
 #define NET_DONE_LOOKED 0x01u
+
+/* flags of PROMOTED_JOIN */
+#define NET_PROMOTED_LOCAL 0x01u /* all ranks are in the member's network namespace */
 /* WRITING: the sender has it open for writing; no longer; the writer died over it. */
 #define NET_WRITING_BEGIN     1u
 #define NET_WRITING_END       2u

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "net/devices.h"
 #include "net/worker_impl.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -59,6 +60,17 @@ static const struct {
     {"TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64kb"},
 };
 
+static char devices[1024]; /* "": as UCX_NET_DEVICES says */
+
+void net_worker_use_devices(const char *chosen, bool local)
+{
+    devices[0] = '\0';
+    if (chosen)
+        snprintf(devices, sizeof(devices), "%s", chosen);
+    else if (local && !getenv("UCX_NET_DEVICES"))
+        net_devices_local(devices, sizeof(devices));
+}
+
 /* The user's own variables go first. */
 static void override(ucp_config_t *config)
 {
@@ -74,6 +86,8 @@ static void override(ucp_config_t *config)
             ucp_config_modify(config, name, overrides[i].value) != UCS_OK)
             log_debug("UCX does not take %s=%s", name, overrides[i].value);
     }
+    if (devices[0] && ucp_config_modify(config, "NET_DEVICES", devices) != UCS_OK)
+        log_warn("UCX does not take the devices %s", devices);
 }
 
 int net_worker_errno(ucs_status_t status)
@@ -120,7 +134,7 @@ static int open_context(struct net_worker *worker)
     if (status == UCS_OK)
         return 0;
 failed:
-    log_error("UCX cannot be started (%s): check UCX_TLS and UCX_NET_DEVICES",
+    log_error("UCX cannot be started (%s): check UCX_TLS and DYAD_NET_DEVICES",
               ucs_status_string(status));
     errno = net_worker_errno(status);
     return -1;
@@ -138,7 +152,7 @@ static int read_address(struct net_worker *worker)
     ucs_status_t status = ucp_worker_query(worker->ucp, &attr);
     if (status != UCS_OK) {
         log_error(
-            "UCX has no address for this process (%s): check UCX_TLS and UCX_NET_DEVICES",
+            "UCX has no address for this process (%s): check UCX_TLS and DYAD_NET_DEVICES",
             ucs_status_string(status));
         errno = net_worker_errno(status);
         return -1;
@@ -148,7 +162,7 @@ static int read_address(struct net_worker *worker)
     if (attr.address_length > NET_PEER_ADDRESS_MAX) {
         log_error(
             "the UCX address has %zu bytes, at most %d can be passed on: "
-            "name fewer devices in UCX_NET_DEVICES or fewer transports in UCX_TLS",
+            "name fewer devices in DYAD_NET_DEVICES or fewer transports in UCX_TLS",
             attr.address_length, NET_PEER_ADDRESS_MAX);
         errno = EMSGSIZE;
         rc = -1;

@@ -70,6 +70,11 @@ struct net_worker_stats {
     uint32_t endpoints; /* open now */
 };
 
+/* Before net_worker_create(): the devices that UCX is to use, as UCX_NET_DEVICES names them, which they go before. NULL: as
+ * that says, or all; but if that says nothing and `local`, all peers being in this network namespace, the loopback
+ * device, and those of RDMA. Copied. */
+void net_worker_use_devices(const char *chosen, bool local);
+
 /* Start UCX on `loop`. `self` is filled in by the caller but for address; the worker sets
  * self->address and generates self->key (a promoted guest's is given). `nranks` bounds
  * valid ranks. NULL with errno and a log line. Ownership: `ops` static; the worker copies

@@ -136,6 +136,7 @@ struct member {
     const char *ring_id;         /* its name, for file names */
     /* links.c */
     struct net_worker *worker;
+    bool local; /* all ranks are in this network namespace, and no other comes */
     struct dht_node *dht;
     struct net_timer *dht_timer;
     struct boot_wave *wave;

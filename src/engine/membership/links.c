@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/devices.h"
 #include "net/door.h"
 #include "util/log.h"
 
@@ -233,6 +234,34 @@ static const struct boot_wave_ops wave_ops = {
     .verdict = wave_verdict,
 };
 
+/* Where the launcher's server listens on loopback who has reached it is in its network namespace, as are the ranks of
+ * its node. To a session directory others come later. */
+static bool is_local(const struct member *member)
+{
+    return member->pmix && !member->config->session_dir && member->job->nnodes == 1 &&
+           boot_pmix_server_is_local();
+}
+
+/* One rank of each node says it, if it was not chosen. */
+static void warn_of_public(const struct member *member)
+{
+    const uint32_t *node = member->job->node;
+    struct net_device_address first;
+
+    if (member->local || member->config->net_devices || getenv("UCX_NET_DEVICES"))
+        return;
+    for (uint32_t r = 0; r < member->self.rank; r++)
+        if (node[r] == node[member->self.rank])
+            return;
+    if (net_devices_public(NULL, getenv("UCX_TLS"), &first, 1) > 0)
+        log_warn(
+            "UCX listens on the public address %s of %s: set DYAD_NET_DEVICES to the "
+            "private devices by which the nodes reach each other, or to this one, if it is "
+            "to "
+            "be so",
+            first.address, first.device);
+}
+
 /* The size of the job is known: everything that needs it. */
 static int links_open(struct member *member)
 {
@@ -272,6 +301,8 @@ static int links_open(struct member *member)
     member->self.integrity = config->integrity && !config->encrypt; /* which covers them */
     if (!member->config->port_guard)
         net_door_leave_open();
+    member->local = is_local(member);
+    net_worker_use_devices(config->net_devices, member->local);
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
@@ -279,6 +310,7 @@ static int links_open(struct member *member)
         !(member->wave =
               boot_wave_create(member->self.rank, member->job->nranks, &wave_ops, member)))
         return -1;
+    warn_of_public(member);
     if (member->job->nranks > 1)
         net_loop_set_pulse(member->loop, pulse_of(member), stood_still, member);
     return modules_start(member);

@@ -137,6 +137,7 @@ static int link_welcome(struct promoted_link *link)
     if (net_auth_derive(member->self.key, link->id, link->incarnation, info->key) == 0 &&
         (n = net_peer_encode(info, 1, blob, sizeof(blob))) >= 0) {
         struct net_msg msg = {.type = NET_MSG_PROMOTED_JOIN,
+                              .flags = member->local ? NET_PROMOTED_LOCAL : 0,
                               .nranks = member->job->nranks,
                               .blob = blob,
                               .blob_len = (size_t)n};

@@ -19,6 +19,7 @@
 #include "engine/membership/servers.h"
 #include "engine/membership/session_member.h"
 #include "engine/membership/unreachable.h"
+#include "net/devices.h"
 #include "net/door.h"
 #include "util/log.h"
 
@@ -69,6 +70,14 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
     assert_ptr_equal(arg, links_member);
     ops = o;
     return (struct net_worker *)&run; /* not NULL; never looked into */
+}
+
+bool links_local;
+const char *links_devices;
+void net_worker_use_devices(const char *chosen, bool local)
+{
+    links_devices = chosen;
+    links_local = local;
 }
 
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
@@ -283,15 +292,31 @@ extern const struct member_module links_module, unreachable_module, partition_mo
 static const struct member_module *const modules[] = {&links_module, &unreachable_module,
                                                       &partition_module, NULL};
 
-void links_begin(uint32_t nranks)
+static bool server_is_local;
+
+bool boot_pmix_server_is_local(void)
+{
+    return server_is_local;
+}
+
+int net_devices_public(const char *devices, const char *transports,
+                       struct net_device_address *found, int max)
+{
+    return 0;
+}
+
+static void begin(uint32_t nranks, uint32_t nnodes, bool pmix)
 {
     assert_true(nranks <= LINKS_RANKS_MAX);
     memset(&run, 0, sizeof(run));
     memset(links_rank, 0, sizeof(links_rank));
     memset(live, 1, sizeof(live)); /* as long as nothing else is known */
-    job.nranks = job.nnodes = nranks;
+    job.nranks = nranks;
+    job.nnodes = nnodes;
     links_member->job = &job;
     links_member->config = &config;
+    links_member->pmix =
+        pmix ? (struct boot_pmix *)links_member : NULL; /* never looked into */
     assert_int_equal(modules_create(links_member, modules), 0);
     links_member->modules = modules;
     links_member->state = MEMBER_JOINED;
@@ -299,6 +324,21 @@ void links_begin(uint32_t nranks)
     links_nlasts = 0;
     links_partition = DHT_PARTITION_MAJORITY;
     assert_int_equal(modules_sized(links_member), 0);
+}
+
+void links_begin(uint32_t nranks)
+{
+    server_is_local = false;
+    config.session_dir = config.net_devices = NULL;
+    begin(nranks, nranks, false);
+}
+
+void links_begin_one_node(const char *session_dir, const char *devices, bool local)
+{
+    server_is_local = local;
+    config.session_dir = session_dir;
+    config.net_devices = devices;
+    begin(2, 1, true);
 }
 
 void links_end(void)

@@ -35,9 +35,14 @@ extern struct member *const links_member;
 /* What the table was told last, and how often that it lasts. */
 extern enum dht_partition links_partition;
 extern unsigned links_nlasts;
+/* What net_worker_use_devices() was told last. */
+extern bool links_local;
+extern const char *links_devices;
 
 /* Nobody is known yet. */
 void links_begin(uint32_t nranks);
+/* With two ranks on this node, of a launcher whose server listens on loopback (`local`), or elsewhere. */
+void links_begin_one_node(const char *session_dir, const char *devices, bool local);
 void links_end(void);
 /* The time passes, and what is due in it is done. */
 void links_turn(double seconds);

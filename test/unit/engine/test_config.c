@@ -63,6 +63,7 @@ static void test_defaults(void **state)
     assert_string_equal(c.wait, "auto");
     assert_null(c.node);
     assert_null(c.session_dir);
+    assert_null(c.net_devices);
     assert_int_equal(c.log_level, UTIL_LOG_WARN);
     assert_null(c.log_file);
     assert_true(c.join_timeout == 10 && c.peer_timeout == 5);
@@ -103,6 +104,9 @@ static void test_paths(void **state)
     expect_error("DYAD_PATH=/", "=/:", "root");
     expect_error("DYAD_PATH_PRODUCER=//", "=//:", "root");
     expect_error("DYAD_SESSION_DIR=./x", "./x", "absolute");
+
+    expect_ok(&c, ENV("DYAD_NET_DEVICES=ib0,mlx5_0:1"));
+    assert_string_equal(c.net_devices, "ib0,mlx5_0:1");
 
     char longest[5000] = "DYAD_PATH=/";
     memset(longest + strlen(longest), 'x', 4094);

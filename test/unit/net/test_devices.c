@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "net/devices.h"
 
@@ -68,11 +69,24 @@ static void test_host(void **state)
     }
 }
 
+static void test_local(void **state)
+{
+    char list[1024], one[2];
+
+    (void)state;
+    net_devices_local(list, sizeof(list));
+    if (strncmp(list, "lo", 2) != 0 || (list[2] && list[2] != ','))
+        fail_msg("loopback is up, and the list is \"%s\"", list);
+    net_devices_local(one, sizeof(one)); /* half a name is none */
+    assert_string_equal(one, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_private),
         cmocka_unit_test(test_host),
+        cmocka_unit_test(test_local),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
