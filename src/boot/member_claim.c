@@ -2,14 +2,13 @@
  * member_claim.c - the abstract socket that makes a process the member of its rank
  *
  * The kernel refuses a second bind of a name while a descriptor of the first socket
- * exists anywhere, so the claim is exclusive and dies with the last process that has it,
- * however it dies. The system calls are made directly: in the wrapper the libc names are
- * our own interposed symbols.
+ * exists anywhere, so the claim is exclusive (claim_bind.c: also where another user holds
+ * the first name) and dies with the last process that has it, however it dies. The system
+ * calls are made directly: in the wrapper the libc names are our own interposed symbols.
  *
  * What could go wrong: a forked child has a copy of the descriptor. The engine closes it
  * there (engine_ops.fork_child), else the child would keep a dead member's name and let
- * connections queue for ever. A connect is refused although a member is being made
- * (boot_member_claim_bind()).
+ * connections queue for ever.
  */
 #include "boot/member_claim.h"
 
@@ -20,16 +19,16 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "boot/claim_names.h"
 #include "util/fd_close.h"
 
-#define CLAIM_FD_WANTED 256 /* beyond what scripts name (bash uses 10 and 255) */
-#define CLAIM_FD_LOWEST 10
-#define CLAIM_SCAN_MAX  65536
+#define CLAIM_SCAN_MAX 65536
 
 static char *append(char *at, const char *text)
 {
@@ -95,42 +94,7 @@ socklen_t boot_member_claim_named(const char *name, struct sockaddr_un *address)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-/* Another number for fd, CLAIM_FD_WANTED or above; lower, but never below CLAIM_FD_LOWEST,
- * where the limit is small. */
-static int dup_up(int fd)
-{
-    int up = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, CLAIM_FD_WANTED);
-
-    if (up < 0 && (errno == EINVAL || errno == EMFILE))
-        up = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, CLAIM_FD_LOWEST);
-    return up;
-}
-
-/* fd under such a number. Returns it; fd is closed in any case. */
-static int move_up(int fd)
-{
-    int moved = dup_up(fd);
-
-    util_fd_close_raw(fd);
-    return moved;
-}
-
-/* Between bind and listen a connect is refused although a member is being made. A caller
- * that is refused tries to bind next, gets EADDRINUSE, and connects again. The socket has
- * a low number for an instant, before main, when the process has one thread. */
-int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len)
-{
-    int fd =
-        (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0)
-        return -1;
-    if (syscall(SYS_bind, fd, address, len) < 0 || syscall(SYS_listen, fd, SOMAXCONN) < 0) {
-        util_fd_close_raw(fd);
-        return -1;
-    }
-    return move_up(fd);
-}
+/* --- after exec --- */
 
 static bool is_claim(int fd, const struct sockaddr_un *address, socklen_t len)
 {
@@ -139,51 +103,44 @@ static bool is_claim(int fd, const struct sockaddr_un *address, socklen_t len)
     int listening = 0;
     socklen_t listening_len = sizeof(listening);
 
-    if (syscall(SYS_getsockname, fd, &bound, &bound_len) < 0 || bound_len != len ||
-        memcmp(&bound, address, len) != 0)
+    if (syscall(SYS_getsockname, fd, &bound, &bound_len) < 0 ||
+        !boot_claim_is_name(address, len, &bound, bound_len))
         return false;
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &listening_len) == 0 &&
            listening;
 }
 
-struct linux_dirent64 {
-    uint64_t d_ino;
-    int64_t d_off;
-    unsigned short d_reclen;
-    unsigned char d_type;
-    char d_name[];
+struct inherited {
+    const struct sockaddr_un *address;
+    socklen_t len;
+    int found;
 };
+
+static int take_descriptor(int dir, const char *name, void *arg)
+{
+    struct inherited *inherited = arg;
+    int fd = 0;
+
+    for (const char *p = name; *p; p++)
+        fd = fd * 10 + (*p - '0');
+    if (fd != dir && (inherited->found < 0 || fd < inherited->found) &&
+        is_claim(fd, inherited->address, inherited->len))
+        inherited->found = fd;
+    return 0;
+}
 
 /* The lowest claim among the entries of /proc/self/fd; -2 if it cannot be listed. */
 static int scan_proc(const struct sockaddr_un *address, socklen_t len)
 {
-    union {
-        struct linux_dirent64 align;
-        char bytes[2048];
-    } buf;
-    int found = -1;
-    long n;
+    struct inherited inherited = {address, len, -1};
     int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
                            O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
     if (dir < 0)
         return -2;
-    while ((n = syscall(SYS_getdents64, dir, buf.bytes, sizeof(buf.bytes))) > 0) {
-        for (long at = 0; at < n;) {
-            struct linux_dirent64 *entry = (struct linux_dirent64 *)(buf.bytes + at);
-            at += entry->d_reclen;
-            int fd = 0;
-            const char *p = entry->d_name;
-            for (; *p >= '0' && *p <= '9'; p++)
-                fd = fd * 10 + (*p - '0');
-            if (p == entry->d_name || *p || fd == dir)
-                continue;
-            if ((found < 0 || fd < found) && is_claim(fd, address, len))
-                found = fd;
-        }
-    }
+    (void)boot_claim_numbers(dir, take_descriptor, &inherited);
     util_fd_close_raw(dir);
-    return found;
+    return inherited.found;
 }
 
 int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len)
@@ -205,43 +162,99 @@ int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len
     return found;
 }
 
-static int claim_connect(const struct sockaddr_un *address, socklen_t len, int type)
+/* --- connect --- */
+
+/* Wait for a place in the queue of a socket of ours. It may end meanwhile, and a stranger
+ * with a full queue come in its place. */
+static int connect_wait(const struct sockaddr_un *name, socklen_t len)
 {
-    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | type, 0);
-    int saved = errno, moved;
+    const struct timeval round = {.tv_sec = 1}, none = {0};
+    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     long rc;
 
-    if (fd < 0)
+    if (fd < 0 || (fd = boot_claim_move_up(fd)) < 0)
         return -1;
-    /* It lives for one request: where no second number is free, the first will do. */
-    moved = dup_up(fd);
-    if (moved >= 0) {
-        util_fd_close_raw(fd);
-        fd = moved;
-    }
-    errno = saved;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &round, sizeof(round));
     do
-        rc = syscall(SYS_connect, fd, address, len);
-    while (rc < 0 && errno == EINTR);
-    if (rc < 0) {
-        util_fd_close_raw(fd);
+        rc = syscall(SYS_connect, fd, name, len);
+    while (rc < 0 &&
+           (errno == EINTR || (errno == EAGAIN && boot_claim_holder(name, len, geteuid()) ==
+                                                      BOOT_CLAIM_OURS)));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none));
+    if (rc == 0 && boot_claim_is_of(fd, geteuid()))
+        return fd;
+    util_fd_close_raw(fd);
+    errno = ECONNREFUSED;
+    return -1;
+}
+
+/* To this name. -1 EAGAIN: of ours, with a full queue, and we do not wait. */
+static int connect_name(const struct sockaddr_un *name, socklen_t len, bool waits)
+{
+    int fd = boot_claim_reach(name, len, geteuid());
+
+    if (fd < 0 && errno == EPERM)
+        errno = ECONNREFUSED;
+    if (fd >= 0 || errno != EAGAIN)
+        return fd;
+    if (boot_claim_holder(name, len, geteuid()) != BOOT_CLAIM_OURS) {
+        errno = ECONNREFUSED;
         return -1;
     }
+    if (waits)
+        return connect_wait(name, len);
+    return -1;
+}
+
+struct connecting {
+    socklen_t first_len;
+    bool waits;
+    int fd, error;
+};
+
+static int connect_found(const struct boot_claim_socket *found, void *arg)
+{
+    struct connecting *connecting = arg;
+
+    if (found->len == connecting->first_len || !found->listens)
+        return 0;
+    connecting->fd = connect_name(&found->name, found->len, connecting->waits);
+    if (connecting->fd < 0 && errno != ECONNREFUSED)
+        connecting->error = errno;
+    return connecting->fd >= 0;
+}
+
+static int claim_connect(const struct sockaddr_un *address, socklen_t len, bool waits)
+{
+    struct connecting connecting = {len, waits, -1, ECONNREFUSED};
+    int fd, saved = errno;
+
+    /* A program that changed its user: there is none of ours, and EPERM says so. */
+    if (!boot_claim_is_user(address, geteuid()))
+        return boot_claim_reach(address, len, geteuid());
+    fd = connect_name(address, len, waits);
+    if (fd >= 0 || errno != ECONNREFUSED)
+        return fd;
+    (void)boot_claim_list(address, len, connect_found, &connecting);
+    errno = connecting.fd >= 0 ? saved : connecting.error;
+    return connecting.fd;
+}
+
+static int blocking(int fd)
+{
+    if (fd >= 0)
+        (void)syscall(SYS_fcntl, fd, F_SETFL, 0);
     return fd;
 }
 
 int boot_member_claim_connect(const struct sockaddr_un *address, socklen_t len)
 {
-    return claim_connect(address, len, 0);
+    return blocking(claim_connect(address, len, true));
 }
 
 int boot_member_claim_connect_now(const struct sockaddr_un *address, socklen_t len)
 {
-    int fd = claim_connect(address, len, SOCK_NONBLOCK);
-
-    if (fd >= 0)
-        (void)syscall(SYS_fcntl, fd, F_SETFL, 0);
-    return fd;
+    return blocking(claim_connect(address, len, false));
 }
 
 pid_t boot_member_claim_peer(int fd)

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "boot/member_claim.h"
 #include "boot/session_dir_impl.h"
 #include "util/fd_close.h"
 #include "util/log.h"
@@ -54,21 +54,21 @@ static bool read_holder(int fd, uint32_t slot, uint32_t inc, struct holder *h)
                   &h->identity, &h->node, &h->boot, &h->net, h->claim) == 5;
 }
 
-/* True if no process holds the claim. A member whose queue is full still holds it. */
+/* True if no process of ours holds the claim. A member whose queue is full still holds it. */
 static bool is_unclaimed(const char *claim)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "dyad/%u/%s",
-                     (unsigned)geteuid(), claim);
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-    int fd, rc;
+    char name[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    struct sockaddr_un address;
+    socklen_t len;
+    int n = snprintf(name, sizeof(name), "dyad/%u/%s", (unsigned)geteuid(), claim), fd;
 
-    if ((size_t)n >= sizeof(address.sun_path) - 1 ||
-        (fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
+    if ((size_t)n >= sizeof(name) || !(len = boot_member_claim_named(name, &address)))
         return false;
-    rc = connect(fd, (struct sockaddr *)&address, len) < 0 ? errno : 0;
+    fd = boot_member_claim_connect_now(&address, len);
+    if (fd < 0)
+        return errno == ECONNREFUSED;
     close(fd);
-    return rc == ECONNREFUSED;
+    return false;
 }
 
 static bool is_holder_dead(const struct session_dir *d, const struct holder *h)
