@@ -26,7 +26,8 @@
 
 /* --- who is there --- */
 
-/* "@dyad/UID/HASH/RANK", where @ stands for the NUL of an abstract name. */
+/* "@dyad/UID/HASH/RANK", where @ stands for the NUL of an abstract name; and what a fallback
+ * name has behind that. */
 static bool parse_name(const char *name, struct dump_member *member)
 {
     unsigned long uid, rank;
@@ -45,8 +46,10 @@ static bool parse_name(const char *name, struct dump_member *member)
     if (*number < '0' || *number > '9')
         return false;
     rank = strtoul(number, &end, 10);
-    if (*end || rank >= DYAD_RANK_NONE)
+    if (rank >= DYAD_RANK_NONE ||
+        (*end && !(boot_claim_is_tail(end) && !end[BOOT_CLAIM_TAIL_LEN])))
         return false;
+    snprintf(member->tail, sizeof(member->tail), "%s", end);
     member->uid = (uid_t)uid;
     member->rank = (uint32_t)rank;
     memcpy(member->session, hash, len);
@@ -107,19 +110,43 @@ int dump_client_scan(FILE *sockets, struct dump_member **members, size_t *n)
     return 0;
 }
 
+/* The address of its socket; 0: the name is too long. */
+static socklen_t name_of(const struct dump_member *member, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
+                     "dyad/%" PRIu32 "/%s/%" PRIu32 "%s", (uint32_t)member->uid,
+                     member->session, member->rank, member->tail);
+
+    if (n < 0 || (size_t)n >= sizeof(address->sun_path) - 1)
+        return 0;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void dump_client_drop_strangers(struct dump_member *members, size_t *n)
+{
+    struct sockaddr_un address;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < *n; i++) {
+        socklen_t len = name_of(&members[i], &address);
+        if (len > 0 && boot_claim_holder(&address, len, members[i].uid) == BOOT_CLAIM_OURS)
+            members[kept++] = members[i];
+    }
+    *n = kept;
+}
+
 int dump_client_connect(const struct dump_member *member, uint64_t timeout, pid_t *pid)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
+    socklen_t name_len = name_of(member, &address);
     struct timeval limit = {(time_t)(timeout / UTIL_NSEC_PER_SEC),
                             (suseconds_t)(timeout % UTIL_NSEC_PER_SEC / 1000)};
     struct ucred cred;
     socklen_t len = sizeof(cred);
     int error;
 
-    int n = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-                     "dyad/%" PRIu32 "/%s/%" PRIu32, (uint32_t)member->uid, member->session,
-                     member->rank);
-    if (n < 0 || (size_t)n >= sizeof(address.sun_path) - 1) {
+    if (name_len == 0) {
         errno = ENAMETOOLONG;
         return -1;
     }
@@ -130,8 +157,7 @@ int dump_client_connect(const struct dump_member *member, uint64_t timeout, pid_
         limit.tv_usec = 1; /* zero would be for ever */
     /* A full backlog makes connect() wait, for no longer than a send. */
     if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ||
-        connect(fd, (struct sockaddr *)&address,
-                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0) {
+        connect(fd, (struct sockaddr *)&address, name_len) < 0) {
         error = errno == EAGAIN ? ETIMEDOUT : errno;
         goto close;
     }

@@ -17,18 +17,24 @@
 
 #include <jansson.h>
 
+#include "boot/claim_names.h"
+
 #define DUMP_SESSION_MAX 80
 
 /* A member that listens on this node, as its socket's name tells. */
 struct dump_member {
     uid_t uid;
     uint32_t rank;
-    char session[DUMP_SESSION_MAX]; /* the hash in the name */
+    char session[DUMP_SESSION_MAX];     /* the hash in the name */
+    char tail[BOOT_CLAIM_TAIL_LEN + 1]; /* of a fallback name, or "" (boot/claim_names.h) */
 };
 
 /* Members in an open /proc/net/unix, of all users, in the order of uid, session and rank.
  * *members is malloc'ed. 0, or -1 with errno. */
 int dump_client_scan(FILE *sockets, struct dump_member **members, size_t *n);
+
+/* Leave out those whose socket another user has than the one that the name says. */
+void dump_client_drop_strangers(struct dump_member *members, size_t *n);
 
 /* Connect, within timeout ns. A descriptor, or -1 with errno: ECONNREFUSED it has gone,
  * ETIMEDOUT, EACCES it is not a process of this user. `pid` (may be NULL) gets the

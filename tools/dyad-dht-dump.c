@@ -344,6 +344,7 @@ int main(int argc, char *argv[])
     if (!sockets || dump_client_scan(sockets, &members, &nmembers) < 0)
         dump_die("cannot read /proc/net/unix: %s", strerror(errno));
     fclose(sockets);
+    dump_client_drop_strangers(members, &nmembers);
 
     size_t nsessions = dump_session_group(members, nmembers, &sessions);
     if (!nsessions)

@@ -40,20 +40,30 @@ static void test_scan(void **state)
         "0000000000000000: 00000002 00000000 00010000 0001 01 21 "
         "@dyad/1000/beef/4294967295\n"
         "0000000000000000: 00000002 00000000 00010000 0001 01 22 @dyadic/1000/beef/1\n"
-        "0000000000000000: 00000002 00000000 00010000 0001 01 23 @dyad/1000/abad/1\n";
+        "0000000000000000: 00000002 00000000 00010000 0001 01 23 @dyad/1000/abad/1\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 24 "
+        "@dyad/1000/beef/11/0123456789abcdef\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 25 "
+        "@dyad/1000/beef/12/0123456789abcdef0\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 26 "
+        "@dyad/1000/beef/12/0123456789abcdeg\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 27 @dyad/1000/beef/12/0\n";
     FILE *in = fmemopen(text, strlen(text), "r");
     struct dump_member *m;
     size_t n;
 
     assert_int_equal(dump_client_scan(in, &m, &n), 0);
     fclose(in);
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 5);
     assert_int_equal(m[0].uid, 0);
     assert_string_equal(m[0].session, "cafe");
     assert_string_equal(m[1].session, "abad");
     assert_string_equal(m[2].session, "beef");
     assert_int_equal(m[2].rank, 2);
     assert_int_equal(m[3].rank, 10);
+    assert_string_equal(m[3].tail, "");
+    assert_int_equal(m[4].rank, 11);
+    assert_string_equal(m[4].tail, "/0123456789abcdef");
     free(m);
 
     char empty[] = "Num\n";
