@@ -47,7 +47,7 @@ static void answer(int fd, const char *data, size_t len)
     struct net_msg msg = {.type = NET_MSG_DUMP_REPLY, .source = 1};
     size_t sent = 0;
 
-    while (len > 0 && sent < 40000) {
+    while (len > 0 && sent < 100000) {
         const char *end = memchr(data, '\n', len);
         size_t n = end ? (size_t)(end - data) : len;
         if (n > 0 && n < 20000) {
@@ -58,7 +58,7 @@ static void answer(int fd, const char *data, size_t len)
             msg.blob = data + 1;
             msg.blob_len = is_huge(data + 1, n - 1) ? 0 : n - 1;
             send_frame(fd, &msg);
-            sent += n + 64;
+            sent += n + 1500; /* with what the kernel takes for each */
         }
         data += n + (end != NULL);
         len -= n + (end != NULL);
