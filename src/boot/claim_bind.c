@@ -172,7 +172,7 @@ static int bind_fallback(const struct sockaddr_un *first, socklen_t first_len, i
 
 /* The first name listens at once, so that who connects while we look is not refused; the
  * connections are lost if there is another member, and are made again. */
-int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len)
+static int claim_bind(const struct sockaddr_un *address, socklen_t len, bool whoever)
 {
     int fd = -1, rc = 1;
 
@@ -183,7 +183,7 @@ int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len)
             rc = settle(fd, address, len, address, len);
             continue;
         }
-        if (errno != EADDRINUSE)
+        if (errno != EADDRINUSE || whoever)
             return -1;
         switch (boot_claim_holder(address, len, geteuid())) {
         case BOOT_CLAIM_OURS:
@@ -200,4 +200,14 @@ int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len)
     if (rc > 0)
         errno = EADDRINUSE; /* somebody who was stopped while he made up his mind */
     return rc == 0 ? fd : -1;
+}
+
+int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len)
+{
+    return claim_bind(address, len, false);
+}
+
+int boot_member_claim_bind_first(const struct sockaddr_un *address, socklen_t len)
+{
+    return claim_bind(address, len, true);
 }

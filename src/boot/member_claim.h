@@ -37,6 +37,9 @@ socklen_t boot_member_claim_named(const char *name, struct sockaddr_un *address)
  * the limit allows (never 0-9), or -1: EADDRINUSE a member exists. Waits for others that
  * try, if another user holds the name. A member sees a connection that ends at once. */
 int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len);
+/* The same at the start of a process: EADDRINUSE whoever holds the name. So a guest's start costs the member nothing; where
+ * another user holds it the first request finds that out, and makes the member. */
+int boot_member_claim_bind_first(const struct sockaddr_un *address, socklen_t len);
 /* A claim inherited from the image before exec: the lowest descriptor in this process that
  * is a listening socket of that name, or of a fallback name, or -1. */
 int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len);

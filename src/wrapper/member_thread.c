@@ -183,7 +183,7 @@ static bool stays_apart(const struct boot_identity *identity, char *const env[])
 static int claim_take(const struct sockaddr_un *address, socklen_t len)
 {
     int before = boot_member_claim_inherited(address, len),
-        fd = boot_member_claim_bind(address, len);
+        fd = boot_member_claim_bind_first(address, len);
 
     if (before < 0)
         return fd;

@@ -79,6 +79,10 @@ NEVER(bool, transfer_receive, struct member *m UNUSED, const struct net_msg *g U
       void *p UNUSED, size_t l UNUSED)
 NEVER(bool, relay_redirect, struct member *m UNUSED, uint32_t r UNUSED, uint64_t i UNUSED,
       const struct dyad_entry *e UNUSED)
+NEVER(bool, relay_is_large, const struct member *m UNUSED,
+      const struct dyad_entry *e UNUSED)
+NEVER(uint64_t, relay_digest, struct member *m UNUSED, const struct dyad_entry *e UNUSED,
+      uint64_t o UNUSED, uint64_t l UNUSED)
 NEVER(bool, promoted_redirect, struct member *m UNUSED, uint32_t r UNUSED,
       uint64_t i UNUSED, const struct store_record *e UNUSED)
 NEVER(void, prefetch_is_read, struct member *m UNUSED, const char *u UNUSED)
