@@ -127,7 +127,7 @@ static int send_message(struct node *node, uint32_t rank, enum net_msg_type type
         fill(send->data, len, id);
         msg.length = len;
         msg.entry.mtime_nsec = 1;
-        msg.entry.size = sum(send->data, len) >> 1;
+        msg.entry.size = sum(send->data, len) >> 2;
     }
     pthread_mutex_lock(&node->lock);
     node->pending++;
@@ -171,7 +171,7 @@ static void on_receive(void *arg, const struct net_msg *msg, void *payload,
     case NET_MSG_DATA:
         node->datas++;
         node->bad += payload_len != msg->length || !payload != !payload_len ||
-                     sum(payload, payload_len) >> 1 != msg->entry.size;
+                     sum(payload, payload_len) >> 2 != msg->entry.size;
         break;
     case NET_MSG_DUMP_REPLY:
         node->dumps++;
@@ -866,7 +866,7 @@ static int do_forge(struct node *node, void *arg)
 
     (void)arg;
     fill(payload, sizeof(payload), 9);
-    msg.entry.size = sum(payload, sizeof(payload)) >> 1;
+    msg.entry.size = sum(payload, sizeof(payload)) >> 2;
     msg.source_incarnation = peer->incarnation;
     int len = net_msg_encode(&msg, frame + FRAME_PREFIX_LEN, 128);
     uint8_t *proof = frame + FRAME_PREFIX_LEN + len, *tag = proof + FRAME_PROOF_LEN;
