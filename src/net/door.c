@@ -45,7 +45,7 @@ struct side {
     enum side_kind kind;
     struct net_door *door;
     struct door_listener *listener;
-    uint32_t rank;              /* of the other end */
+    struct door_peer peer;      /* the other end */
     struct door_stream *stream; /* what encrypts, or NULL */
     uint8_t token[NET_DOOR_TOKEN_LEN];
     size_t sent; /* of the token */
@@ -103,11 +103,11 @@ int net_door_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
     struct side *side = side_of(fd), *open;
     struct door_stream *stream;
-    uint32_t rank;
+    struct door_peer peer;
 
     if (!side || side->kind != LISTENS)
         return accept_open(fd, addr, len);
-    if ((fd = door_listener_take(side->listener, addr, len, &rank, &stream)) < 0)
+    if ((fd = door_listener_take(side->listener, addr, len, &peer, &stream)) < 0)
         return -1;
     if (fd >= DOOR_SIDES || !(open = calloc(1, sizeof(*open)))) {
         door_stream_destroy(stream);
@@ -115,7 +115,7 @@ int net_door_accept(int fd, struct sockaddr *addr, socklen_t *len)
         errno = EAGAIN; /* UCX has no use for other errors */
         return -1;
     }
-    *open = (struct side){.kind = OPEN, .door = side->door, .rank = rank, .stream = stream};
+    *open = (struct side){.kind = OPEN, .door = side->door, .peer = peer, .stream = stream};
     atomic_store(&sides[fd], open);
     return fd;
 }
@@ -130,16 +130,16 @@ int net_door_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 /* --- the connecting end --- */
 
-static uint32_t target_rank(struct net_door *door, const struct sockaddr *addr)
+static struct door_peer target_peer(struct net_door *door, const struct sockaddr *addr)
 {
     struct door_target *target;
     uint8_t end[DOOR_END_LEN];
-    uint32_t rank = door->whom;
+    struct door_peer peer = {.rank = door->whom};
 
     door_put_end(end, addr);
     HASH_FIND(hh, door->targets, end, sizeof(end), target);
-    if (rank == DYAD_RANK_NONE)
-        rank = target ? target->rank : door->heard;
+    if (peer.rank == DYAD_RANK_NONE)
+        peer = target ? target->peer : door->heard;
     if (!target && (target = calloc(1, sizeof(*target)))) {
         memcpy(target->end, end, sizeof(end));
         HASH_ADD(hh, door->targets, end, sizeof(end), target);
@@ -149,14 +149,14 @@ static uint32_t target_rank(struct net_door *door, const struct sockaddr *addr)
         }
     }
     if (target)
-        target->rank = rank;
-    return rank;
+        target->peer = peer;
+    return peer;
 }
 
 int net_door_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
     struct side *side;
-    uint32_t rank;
+    struct door_peer peer;
     int rc;
 
     if (left_open || (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
@@ -166,13 +166,13 @@ int net_door_connect(int fd, const struct sockaddr *addr, socklen_t len)
         errno = ECONNREFUSED;
         return -1;
     }
-    rank = target_rank(here, addr);
+    peer = target_peer(here, addr);
     rc = net_door_real()->connect(fd, addr, len);
     if (rc < 0 && errno != EINPROGRESS) {
         free(side);
         return rc;
     }
-    *side = (struct side){.kind = CONNECTS, .door = here, .rank = rank};
+    *side = (struct side){.kind = CONNECTS, .door = here, .peer = peer};
     atomic_store(&sides[fd], side);
     return rc;
 }
@@ -181,11 +181,12 @@ int net_door_connect(int fd, const struct sockaddr *addr, socklen_t len)
 static bool introduce(struct side *side, int fd)
 {
     struct net_door *door = side->door;
-    struct net_door_token token = {.flags = 0};
+    struct net_door_token token = {.to = side->peer.rank,
+                                   .to_incarnation = side->peer.incarnation};
     struct sockaddr_storage addr;
     socklen_t len = sizeof(addr);
 
-    if (!door->ops->introduce(door->arg, side->rank, &token) ||
+    if (!door->ops->introduce(door->arg, &token) ||
         net_auth_random(token.nonce, sizeof(token.nonce)) < 0 ||
         net_door_real()->getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
         return false;
@@ -265,8 +266,8 @@ static void declined(const struct side *side)
 {
     const int saved = errno;
 
-    if (side->rank != DYAD_RANK_NONE)
-        side->door->ops->declined(side->door->arg, side->rank);
+    if (side->peer.rank != DYAD_RANK_NONE)
+        side->door->ops->declined(side->door->arg, side->peer.rank);
     errno = saved;
 }
 
@@ -312,7 +313,7 @@ ssize_t net_door_recv(int fd, void *data, size_t len, int flags)
         explicit_bzero(side->token, sizeof(side->token));
         side->kind = OPEN;
     }
-    side->door->heard = side->rank;
+    side->door->heard = side->peer;
     if (side->stream)
         return door_stream_recv(side->stream, fd, data, len, flags);
     return net_door_real()->recv(fd, data, len, flags);
@@ -352,7 +353,7 @@ struct net_door *net_door_create(struct net_loop *loop, const struct net_door_op
                               .arg = arg,
                               .guests_max = door_guests_max(),
                               .whom = DYAD_RANK_NONE,
-                              .heard = DYAD_RANK_NONE};
+                              .heard.rank = DYAD_RANK_NONE};
     if ((door->epoll = epoll_create1(EPOLL_CLOEXEC)) < 0)
         goto free_door;
     if (!(door->timer = net_timer_create(loop, door_on_time, door)))

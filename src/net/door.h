@@ -37,9 +37,9 @@ struct net_door_token {
 
 /* Keys and peers are the worker's. */
 struct net_door_ops {
-    /* A connection to `to`, at an address of its; or, where UCX connects by itself, to one from which it has heard: fill in
-     * the token's flags, ranks and incarnations. False: nobody is known. */
-    bool (*introduce)(void *arg, uint32_t to, struct net_door_token *token);
+    /* A connection to token->to, at an address of its; or, where UCX connects by itself, to one from which it has heard, and
+     * whose incarnation is in the token: fill in the rest of flags, ranks and incarnations. False: nobody is known. */
+    bool (*introduce)(void *arg, struct net_door_token *token);
     /* MAC of text by the key that the token names: of `to` (which is us, or another), or of `from`. False: not known. */
     bool (*mac)(void *arg, const struct net_door_token *token, const void *text, size_t len,
                 uint8_t mac[NET_AUTH_MAC_LEN]);

@@ -47,7 +47,7 @@ struct door_ready {
     struct door_ready *prev, *next; /* utlist */
     int fd;
     struct sockaddr_storage addr;
-    uint32_t rank;
+    struct door_peer peer;
     struct door_stream *stream;
 };
 
@@ -136,7 +136,7 @@ static bool hand_over(struct door_guest *guest, const struct net_door_token *tok
     }
     ready->fd = guest->fd;
     ready->addr = guest->addr;
-    ready->rank = token->from;
+    ready->peer = (struct door_peer){token->from, token->from_incarnation};
     guest->fd = -1;
     pthread_mutex_lock(&listener->lock);
     DL_APPEND(listener->ready, ready);
@@ -368,7 +368,7 @@ error:
 }
 
 int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
-                       socklen_t *len, uint32_t *rank, struct door_stream **stream)
+                       socklen_t *len, struct door_peer *peer, struct door_stream **stream)
 {
     struct door_ready *ready;
     uint64_t one;
@@ -388,7 +388,7 @@ int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
         return -1;
     }
     accepted = ready->fd;
-    *rank = ready->rank;
+    *peer = ready->peer;
     *stream = ready->stream;
     if (addr && len) {
         socklen_t size = ready->addr.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)

@@ -43,10 +43,14 @@ struct door_nonce {
     uint8_t nonce[16];
 };
 
+struct door_peer {
+    uint32_t rank, incarnation;
+};
+
 struct door_target { /* UCX may connect there once more, by itself */
     UT_hash_handle hh;
     uint8_t end[DOOR_END_LEN];
-    uint32_t rank;
+    struct door_peer peer;
 };
 
 struct net_door {
@@ -62,8 +66,8 @@ struct net_door {
     uint64_t due;            /* it is set for; 0: it is not */
     struct door_nonce *nonces;
     struct door_target *targets;
-    uint32_t whom;  /* UCX is about to connect to, or NONE */
-    uint32_t heard; /* the last from whom UCX has received */
+    uint32_t whom;          /* UCX is about to connect to, or NONE */
+    struct door_peer heard; /* the last from whom UCX has received; rank NONE: nobody */
     uint64_t refused, refused_logged, logged_at;
     bool encrypts;
     uint8_t record[DOOR_TEXT_OF_RECORD + 64]; /* the one that is just being sent */
@@ -112,7 +116,7 @@ struct door_listener *door_listener_create(struct net_door *door, int fd);
 void door_listener_free(struct door_listener *listener);
 /* One that was let in: its descriptor, and what encrypts it or NULL, the caller's. -1: EAGAIN ... Any thread. */
 int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
-                       socklen_t *len, uint32_t *rank, struct door_stream **stream);
+                       socklen_t *len, struct door_peer *peer, struct door_stream **stream);
 /* How many there may be at once. */
 unsigned door_guests_max(void);
 /* The guests go. */

@@ -321,32 +321,29 @@ struct net_auth *net_worker_guest_auth(struct net_worker *worker, uint32_t id,
 
 /* --- keys and names of a door's tokens: those of frames --- */
 
-#define ANY_INCARNATION UINT32_MAX /* it is not known */
-
 /* Where UCX connects by itself to one that has connected to us, that one's key may not be known, nor it itself: but it knows
  * ours. */
-static bool introduce(void *arg, uint32_t to, struct net_door_token *token)
+static bool introduce(void *arg, struct net_door_token *token)
 {
     struct net_worker *worker = arg;
     const struct peer *peer =
-        to == DYAD_RANK_NONE ? NULL : net_worker_find_peer(worker, to);
+        token->to == DYAD_RANK_NONE ? NULL : net_worker_find_peer(worker, token->to);
+    bool known = peer && peer->info && peer->info->incarnation >= token->to_incarnation;
 
-    token->flags = peer && peer->auth ? 0 : FRAME_KEY_OF_SENDER;
+    token->flags = known && peer->auth ? 0 : FRAME_KEY_OF_SENDER;
     token->from = worker->self.rank;
     token->from_incarnation = worker->self.incarnation;
-    token->to = to;
-    token->to_incarnation = peer && peer->info ? peer->info->incarnation : ANY_INCARNATION;
-    return to != DYAD_RANK_NONE;
+    if (known)
+        token->to_incarnation = peer->info->incarnation;
+    return token->to != DYAD_RANK_NONE;
 }
 
 static bool admits(void *arg, const struct net_door_token *token)
 {
     const struct net_worker *worker = arg;
-    const bool of_sender = token->flags & FRAME_KEY_OF_SENDER;
 
     return !(token->flags & ~FRAME_KEY_OF_SENDER) && token->to == worker->self.rank &&
-           (token->to_incarnation == worker->self.incarnation ||
-            (of_sender && token->to_incarnation == ANY_INCARNATION)) &&
+           token->to_incarnation == worker->self.incarnation &&
            token->from != worker->self.rank && net_guest_rank(token->from) < worker->nranks;
 }
 

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -67,6 +68,35 @@ static int open_root(const char *path)
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Another user has made it where every user can (in /tmp): what lies there is that user's. */
+static bool is_strangers(int fd)
+{
+    struct stat st, above;
+    int parent;
+    bool is;
+
+    if (fstat(fd, &st) < 0 || st.st_uid == geteuid() || st.st_uid == 0)
+        return false;
+    parent = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    is = parent >= 0 && fstat(parent, &above) == 0 && (above.st_mode & S_IWOTH);
+    util_fd_close(parent);
+    return is;
+}
+
+/* Said once: by who first makes a control directory there. */
+static void warn_of_others(const struct store_dir *dir)
+{
+    struct stat st, control;
+
+    if (fstat(dir->fd, &st) == 0 && (st.st_mode & S_IWOTH) &&
+        fstatat(dir->fd, STORE_CONTROL_DIR, &control, AT_SYMLINK_NOFOLLOW) < 0)
+        log_warn(
+            "other users can write in %s, and what they put there is taken for the job's "
+            "own: chmod go-w it, or "
+            "choose another one",
+            dir->path);
+}
+
 static const char *advice(int error)
 {
     switch (error) {
@@ -110,6 +140,11 @@ struct store_dir *store_dir_create(const char *path)
     dir->real = realpath(path, NULL);
     if (!dir->path || !dir->real)
         goto error_close;
+    if (is_strangers(dir->fd)) {
+        errno = EPERM;
+        goto error_close;
+    }
+    warn_of_others(dir);
     dir->local = is_of_one_kernel(dir->fd);
     dir->shared = !dir->local;
     control = store_control_private(dir->fd, STORE_CONTROL_DIR);

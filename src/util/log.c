@@ -67,7 +67,9 @@ static int open_file(const char *path)
 
     if (fd < 0 && errno == ELOOP)
         fd = follow(path, flags);
-    if (fd < 0 || (fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))))
+    if (fd < 0 || (fstat(fd, &st) == 0 &&
+                   (S_ISCHR(st.st_mode) ||
+                    (S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0)))))
         return fd;
     close(fd);
     return -1;
@@ -91,8 +93,8 @@ static void write_line(const char *line, size_t len)
 {
     static atomic_bool said; /* any thread; a second line of the kind would do no harm */
     static const char instead[] =
-        "dyad: error: DYAD_LOG_FILE cannot be written, or is a FIFO, or a link of another "
-        "user's or a relative one: its lines come here\n";
+        "dyad: error: DYAD_LOG_FILE cannot be written, or is a FIFO, another user's, or a "
+        "link of another user's or a relative one: its lines come here\n";
     int fd = STDERR_FILENO, file = -1;
 
     if (strcmp(settings.file, "/dev/stdout") == 0)

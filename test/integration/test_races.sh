@@ -80,6 +80,11 @@ job_ok 40 1@n0 bash -c '
     exec 4>&-
     wait' "$SSD" "$WORK" -- 1@n1 true
 
+# A child that has inherited the file ends when the first writer is gone, whose place its parent has taken, which waits for it.
+job_ok 40 1@n0 bash -c 'echo v1 >"$0/inherited"; exec 3>>"$0/inherited"; (sleep 2; sleep 0.1; echo late >&3) & echo early >&3' "$SSD" -- \
+    1@n1 bash -c 'until [ "$(grep -c . "$0/inherited")" = 3 ]; do sleep 0.1; done' "$SSD"
+clean_ssd
+
 # What is written after the member has left stays local, and ends.
 job_ok 40 1@n0 "$PROGS/late_write" "$SSD/late" -- 1@n1 true
 grep -q 'late_write is over' "$ERR" || fail "the process did not get to its end"

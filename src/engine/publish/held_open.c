@@ -68,6 +68,9 @@ struct held_open {
     enum engine_role role;
     store_mark_t mark;
     struct held_io *io;
+    struct held_io
+        *again;     /* a further look for who has closed since; NULL: none is under way */
+    bool once_more; /* and one has closed since that began */
     bool spawned; /* io is with a thread of its own, which frees it if the member is gone */
     struct held_wait *waits;
     struct net_timer *answer;
@@ -111,6 +114,8 @@ static void held_open_free(struct held_open *o)
         net_timer_destroy(o->answer);
     if (o->io)
         o->io->held = NULL;
+    if (o->again)
+        o->again->held = NULL;
     free(o->upath);
     free(o);
     exit_barrier_activity(member);
@@ -263,17 +268,24 @@ static void wait_done(void *arg)
     free(io);
 }
 
+/* True if others hold it than children before their exec. */
+static bool is_held(const struct held_io *io)
+{
+    bool is = io->hidden;
+
+    for (size_t i = 0; i < io->nholders; i++)
+        is |= io->holders[i].kind != HOLDER_TRANSIENT;
+    return is;
+}
+
 static void look_done(void *arg)
 {
     struct held_io *io = arg;
     struct held_open *o = io->held;
-    bool ours = io->hidden;
 
-    for (size_t i = 0; i < io->nholders; i++)
-        ours |= io->holders[i].kind != HOLDER_TRANSIENT;
     if (o) {
         o->holder = io->nholders > 0 ? io->holders[0].pid : 0;
-        if (ours)
+        if (is_held(io))
             answer(o);
         o->spawned = engine_io_spawn(o->member->io, &io->io, wait_work, wait_done, io) == 0;
         if (o->spawned)
@@ -315,6 +327,63 @@ static int open_file(struct member_dmd *dmd, const char *upath, pid_t pid, int n
     return fd;
 }
 
+/* NULL with errno. */
+static struct held_io *io_create(struct held_open *o, struct member_dmd *s,
+                                 const char *upath, pid_t pid, int number)
+{
+    struct held_io *io = calloc(1, sizeof(*io));
+
+    if (!io || !(io->marks = store_marks_create(s->dir)))
+        goto error;
+    if ((io->fd = open_file(s, upath, pid, number)) < 0)
+        goto error_marks;
+    snprintf(io->below, sizeof(io->below), "%s", store_dir_real_path(s->dir));
+    snprintf(io->upath, sizeof(io->upath), "%s", upath);
+    io->mark = o->mark;
+    io->held = o;
+    return io;
+
+error_marks:
+    store_marks_destroy(io->marks);
+error:
+    free(io);
+    return NULL;
+}
+
+static void again_done(void *arg)
+{
+    struct held_io *io = arg;
+    struct held_open *o = io->held;
+
+    if (o && o->once_more) {
+        o->once_more = false;
+        holders_close(io->holders, io->nholders);
+        io->nholders = 0;
+        engine_io_submit(o->member->io, &io->io, look_work, again_done, io);
+        return;
+    }
+    if (o)
+        o->again = NULL;
+    if (o && is_held(io))
+        answer(o);
+    io_close(io);
+    free(io);
+}
+
+/* Somebody waits who has closed after the first look: a holder may wait for just that one's end (a child of it that
+ * has inherited the descriptor). */
+static void look_again(struct held_open *o, const char *upath, pid_t pid, int number)
+{
+    if (!o->spawned) /* the first look is under way, and answers it */
+        return;
+    net_timer_start(o->answer, util_clock_now() + ANSWER_NS);
+    o->once_more = o->again != NULL;
+    if (o->again ||
+        !(o->again = io_create(o, &o->member->dmd[o->role], upath, pid, number)))
+        return;
+    engine_io_submit(o->member->io, &o->again->io, look_work, again_done, o->again);
+}
+
 int held_open_watch(struct member *member, enum engine_role role, const char *upath,
                     store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg)
 {
@@ -325,37 +394,35 @@ int held_open_watch(struct member *member, enum engine_role role, const char *up
     DL_FOREACH(OWN(member, held_opens)->all, o)
     {
         /* Watched already: the holders then were there before this closer's close. */
-        if (o->mark == mark && o->role == role)
-            return add_wait(o, fn, arg);
+        if (o->mark != mark || o->role != role)
+            continue;
+        if (add_wait(o, fn, arg) < 0)
+            return -1;
+        look_again(o, upath, pid, number);
+        return 0;
     }
     if (!s->dir) {
         errno = EINVAL;
         return -1;
     }
-    if (!(o = calloc(1, sizeof(*o))) || !(io = calloc(1, sizeof(*io))) ||
-        !(o->upath = strdup(upath)) || !(io->marks = store_marks_create(s->dir)) ||
-        (io->fd = open_file(s, upath, pid, number)) < 0)
+    if (!(o = calloc(1, sizeof(*o))) || !(o->upath = strdup(upath)))
         goto error;
-    snprintf(io->below, sizeof(io->below), "%s", store_dir_real_path(s->dir));
-    snprintf(io->upath, sizeof(io->upath), "%s", upath);
-    io->mark = o->mark = mark;
+    o->mark = mark;
     o->role = role;
     o->member = member;
-    o->io = io;
-    io->held = o;
+    if (!(o->io = io = io_create(o, s, upath, pid, number)))
+        goto error;
     if (add_wait(o, fn, arg) < 0 ||
         !(o->answer = net_timer_create(member->loop, answer_late, o)))
-        goto error_file;
+        goto error;
     net_timer_start(o->answer, util_clock_now() + ANSWER_NS);
     DL_APPEND(OWN(member, held_opens)->all, o);
     exit_barrier_activity(member);
     engine_io_submit(member->io, &io->io, look_work, look_done, io);
     return 0;
-error_file:
-    close(io->fd);
 error:
-    if (io && io->marks)
-        store_marks_destroy(io->marks);
+    if (io)
+        io_close(io);
     free(io);
     if (o) {
         free(o->waits);
@@ -401,10 +468,15 @@ static void held_open_destroy(struct member *member)
             free(wait); /* its guest is gone */
         }
         o->waits = NULL;
+        struct held_io *again = o->again;
         held_open_free(o);
         if (!spawned) {
             io_close(io);
             free(io);
+        }
+        if (again) {
+            io_close(again);
+            free(again);
         }
     }
 }

@@ -38,12 +38,17 @@ static int listener;
 
 static uint32_t means; /* whom the door does, of the last one */
 
-static bool introduce(void *arg, uint32_t to, struct net_door_token *token)
+static uint32_t means_incarnation;
+
+static bool introduce(void *arg, struct net_door_token *token)
 {
     (void)arg;
-    means = to;
-    *token = (struct net_door_token){
-        .from = 7, .to = to == DYAD_RANK_NONE ? to : says, .to_incarnation = 3};
+    means = token->to;
+    means_incarnation = token->to_incarnation;
+    *token = (struct net_door_token){.from = 7,
+                                     .from_incarnation = 5,
+                                     .to = means == DYAD_RANK_NONE ? means : says,
+                                     .to_incarnation = 3};
     return true;
 }
 
@@ -445,6 +450,7 @@ static void test_whom(void **state)
     fd = connects(DYAD_RANK_NONE);
     assert_int_equal(says_hello(fd), 5);
     assert_int_equal(means, 7);
+    assert_int_equal(means_incarnation, 5); /* as its token said */
     turn(10);
     net_door_close(in);
     net_door_close(again);

@@ -298,6 +298,20 @@ static void refuses_bad_directories(void **state)
 
     assert_null(store_dir_create("relative"));
     assert_int_equal(errno, EINVAL);
+    if (geteuid() == 0) { /* another user's, who may have made it in /tmp before we came */
+        char theirs[200];
+        snprintf(theirs, sizeof(theirs), "%s/theirs", s->path);
+        assert_int_equal(mkdir(theirs, 0777), 0);
+        assert_int_equal(chown(theirs, 61234, 61234), 0);
+        struct store_dir *again =
+            store_dir_create(theirs); /* in a directory of ours: we know */
+        assert_non_null(again);
+        store_dir_destroy(again);
+        assert_int_equal(chmod(s->path, 01777), 0);
+        assert_null(store_dir_create(theirs));
+        assert_int_equal(errno, EPERM);
+        assert_int_equal(chmod(s->path, 0700), 0);
+    }
     snprintf(path, sizeof(path), "%s/none", s->top);
     assert_null(store_dir_create(path));
     assert_int_equal(errno, ENOENT);
