@@ -80,9 +80,10 @@ job_ok 40 1@n0 bash -c '
     exec 4>&-
     wait' "$SSD" "$WORK" -- 1@n1 true
 
-# A child that has inherited the file ends when the first writer is gone, whose place its parent has taken, which waits for it.
-job_ok 40 1@n0 bash -c 'echo v1 >"$0/inherited"; exec 3>>"$0/inherited"; (sleep 2; sleep 0.1; echo late >&3) & echo early >&3' "$SSD" -- \
-    1@n1 bash -c 'until [ "$(grep -c . "$0/inherited")" = 3 ]; do sleep 0.1; done' "$SSD"
+# A child of a child has inherited the file, and ends when the first writer is gone: who waits for that end holds the file, too.
+job_ok 40 1@n0 bash -c 'echo v1 >"$0/inherited"
+    bash -c "exec 3>>$0/inherited; (sleep 2; sleep 0.1; echo late >&3) & echo early >&3; exit 0"
+    until [ "$(grep -c . "$0/inherited")" = 3 ]; do sleep 0.1; done' "$SSD" -- 1@n1 true
 clean_ssd
 
 # What is written after the member has left stays local, and ends.
