@@ -128,6 +128,8 @@ static bool is_movable(const char *name, const char *path)
                 name, path, where, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
             return true;
         }
+        if (strcmp(from, where) == 0) /* the top */
+            break;
         strcpy(from, where);
     }
     return false;
@@ -228,11 +230,13 @@ static void look_at_log(const char *path)
     ok("DYAD_LOG_FILE=%s", path);
 }
 
-static void look_at_network(const char *chosen)
+static void look_at_network(const struct engine_config *config)
 {
     struct net_device_address found[ADDRESSES];
-    const char *devices = chosen ? chosen : getenv("UCX_NET_DEVICES");
-    int n = net_devices_public(devices, getenv("UCX_TLS"), found, ADDRESSES);
+    const char *devices =
+        config->net_devices ? config->net_devices : getenv("UCX_NET_DEVICES");
+    int n = net_devices_public(devices, config->encrypt ? NULL : getenv("UCX_TLS"), found,
+                               ADDRESSES);
 
     if (n < 0)
         unsafe("the network devices cannot be looked at: %s", strerror(errno));
@@ -262,12 +266,12 @@ unsigned run_unsafe(const struct engine_config *config, FILE *out)
         look_at_session_dir(config->session_dir);
     if (config->log_file)
         look_at_log(config->log_file);
-    look_at_network(config->net_devices);
+    look_at_network(config);
     if (!config->port_guard)
         unsafe(
             "DYAD_PORT_GUARD=0: whoever reaches a port of UCX can write to the memory of "
             "your processes: unset it, unless nobody else reaches these hosts");
-    if (!config->integrity)
+    if (!config->integrity && !config->encrypt)
         unsafe(
             "DYAD_INTEGRITY=0: who can change what is on its way between the nodes changes "
             "your files unseen: unset it, unless all of the network's users are trusted");

@@ -14,6 +14,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,7 +26,13 @@
 
 #define FD_WANTED 256 /* beyond what scripts name (bash uses 10 and 255) */
 #define FD_LOWEST 10
-#define NAME_AT   (offsetof(struct sockaddr_un, sun_path) + 1) /* a NUL, and the name */
+
+/* Newer than some headers. */
+#define DIAG_SHOW_UID 0x40
+#define DIAG_UID      7
+#define STATE_CONNECTED \
+    1 /* TCP_ESTABLISHED: one that was accepted has its listener's name */
+#define NAME_AT (offsetof(struct sockaddr_un, sun_path) + 1) /* a NUL, and the name */
 
 /* Columns of /proc/net/unix: "0000000000000000: RRRRRRRR PPPPPPPP FFFFFFFF TTTT SS IIIII @" */
 #define COLUMN_COLON 16
@@ -260,130 +270,113 @@ int boot_claim_numbers(int dir, int (*visit)(int dir, const char *name, void *ar
     return n < 0 ? -1 : 0;
 }
 
-struct search {
+/* All Unix sockets of the network namespace, by the kernel's own list of them (sock_diag(7)): names as they are, and whose each
+ * is, which /proc/net/unix does not tell, and /proc/PID/fd only of processes that one may look at. */
+struct diag {
+    const struct sockaddr_un *name; /* NULL: those of `inodes` */
+    socklen_t len;
     const struct boot_claim_inodes *inodes;
     uid_t uid;
-    unsigned here; /* in the process that is looked at */
-    unsigned found;
+    unsigned found; /* kinds of ours; of `name`: 1 ours, 2 another's */
 };
 
-static int look_at_descriptor(int dir, const char *name, void *arg)
+/* 0, or -1: the kernel does not tell whose it is (before Linux 5.3). */
+static int take_socket(const struct nlmsghdr *header, struct diag *diag)
 {
-    static const char begin[] = "socket:[";
-    struct search *search = arg;
-    char text[40];
-    uint64_t inode = 0;
-    long n = syscall(SYS_readlinkat, dir, name, text, sizeof(text) - 1);
+    const struct unix_diag_msg *msg = NLMSG_DATA(header);
+    const struct rtattr *attr = (const struct rtattr *)(msg + 1);
+    int left = (int)(header->nlmsg_len - NLMSG_LENGTH(sizeof(*msg)));
+    bool is = !diag->name, told = false;
+    uint32_t uid = 0;
 
-    if (n < (long)sizeof(begin) || memcmp(text, begin, sizeof(begin) - 1) != 0)
-        return 0;
-    text[n] = '\0';
-    for (const char *p = text + sizeof(begin) - 1; *p >= '0' && *p <= '9'; p++)
-        inode = inode * 10 + (uint64_t)(*p - '0');
-    for (size_t i = 0; i < search->inodes->n; i++)
-        if (search->inodes->of[i].inode == inode)
-            search->here |= search->inodes->of[i].kind;
-    return 0;
-}
-
-/* The entries of a directory in `dir`. */
-static void look_below(int dir, const char *name,
-                       int (*visit)(int dir, const char *name, void *arg), void *arg)
-{
-    int fd = open_up(dir, name, O_DIRECTORY);
-
-    if (fd >= 0)
-        (void)boot_claim_numbers(fd, visit, arg);
-    util_fd_close_raw(fd);
-}
-
-/* The real and the effective user. Both: a stranger's setuid program has the socket that
- * the stranger gave it, and the owner of a file in /proc is not always the user. */
-static bool is_process_of(int process, uid_t uid)
-{
-    char text[512], *at;
-    int fd = open_up(process, "status", 0);
-    long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof(text) - 1);
-
-    util_fd_close_raw(fd);
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
-    if (!(at = strstr(text, "\nUid:\t")))
-        return false;
-    at += strlen("\nUid:\t");
-    for (int i = 0; i < 2; i++) {
-        uint64_t is = 0;
-        if (*at < '0' || *at > '9')
-            return false;
-        for (; *at >= '0' && *at <= '9'; at++)
-            is = is * 10 + (uint64_t)(*at - '0');
-        if (is != uid || *at++ != '\t')
-            return false;
+    for (; RTA_OK(attr, left); attr = RTA_NEXT(attr, left)) {
+        if (attr->rta_type == DIAG_UID && RTA_PAYLOAD(attr) >= sizeof(uid)) {
+            memcpy(&uid, RTA_DATA(attr), sizeof(uid));
+            told = true;
+        }
+        if (attr->rta_type == UNIX_DIAG_NAME && diag->name)
+            is = msg->udiag_state != STATE_CONNECTED &&
+                 RTA_PAYLOAD(attr) == diag->len - offsetof(struct sockaddr_un, sun_path) &&
+                 memcmp(RTA_DATA(attr), diag->name->sun_path, RTA_PAYLOAD(attr)) == 0;
     }
-    return true;
+    if (!told)
+        return -1;
+    if (diag->name && is)
+        diag->found |= uid == diag->uid || uid == 0 ? 1 : 2;
+    for (size_t i = 0; !diag->name && i < diag->inodes->n; i++)
+        if (diag->inodes->of[i].inode == msg->udiag_ino && (uid == diag->uid || uid == 0))
+            diag->found |= diag->inodes->of[i].kind;
+    return 0;
 }
 
-static int look_at_process(int dir, const char *name, void *arg)
+/* 0, or -1: it cannot be had. */
+static int ask_kernel(struct diag *diag)
 {
-    struct search *search = arg;
-    int fd = open_up(dir, name, O_DIRECTORY);
+    const struct {
+        struct nlmsghdr header;
+        struct unix_diag_req req;
+    } ask = {.header = {.nlmsg_len = sizeof(ask),
+                        .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                        .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+             .req = {.sdiag_family = AF_UNIX,
+                     .udiag_states = ~0u,
+                     .udiag_show = UDIAG_SHOW_NAME | DIAG_SHOW_UID,
+                     .udiag_cookie = {~0u, ~0u}}};
+    union {
+        struct nlmsghdr align;
+        char bytes[8192];
+    } buf;
+    int fd =
+        (int)syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    int rc = 1;
 
-    search->here = 0;
-    if (fd >= 0)
-        look_below(fd, "fd", look_at_descriptor, search);
-    if (search->here && is_process_of(fd, search->uid))
-        search->found |= search->here;
+    if (fd < 0 || (fd = boot_claim_move_up(fd)) < 0)
+        return -1;
+    if (syscall(SYS_sendto, fd, &ask, sizeof(ask), 0, NULL, 0) != (long)sizeof(ask))
+        rc = -1;
+    while (rc > 0) {
+        long n = syscall(SYS_recvfrom, fd, buf.bytes, sizeof(buf.bytes), 0, NULL, NULL);
+        const struct nlmsghdr *header = &buf.align;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            rc = -1;
+        for (; rc > 0 && NLMSG_OK(header, n); header = NLMSG_NEXT(header, n)) {
+            if (header->nlmsg_type == NLMSG_DONE)
+                rc = 0;
+            else if (header->nlmsg_type == NLMSG_ERROR || take_socket(header, diag) < 0)
+                rc = -1;
+        }
+    }
     util_fd_close_raw(fd);
-    return 0;
+    return rc;
 }
 
 unsigned boot_claim_held(const struct boot_claim_inodes *inodes, uid_t uid)
 {
-    struct search search = {.inodes = inodes, .uid = uid};
+    struct diag diag = {.inodes = inodes, .uid = uid};
     int saved = errno;
 
-    if (inodes->n > 0)
-        look_below(AT_FDCWD, "/proc", look_at_process, &search);
+    if (inodes->n > 0 && ask_kernel(&diag) < 0)
+        for (size_t i = 0; i < inodes->n; i++)
+            diag.found |= inodes->of[i].kind;
     errno = saved;
-    return search.found;
-}
-
-struct named {
-    socklen_t len;
-    size_t n; /* sockets of that name: one, or a line is made up */
-    struct boot_claim_inodes inodes;
-};
-
-static int take_named(const struct boot_claim_socket *found, void *arg)
-{
-    struct named *named = arg;
-
-    if (found->len == named->len && named->n++ < sizeof(unsigned) * 8) {
-        named->inodes.of[named->inodes.n].inode = found->inode;
-        named->inodes.of[named->inodes.n].kind = 1u << named->inodes.n;
-        named->inodes.n++;
-    }
-    return 0;
+    return diag.found;
 }
 
 enum boot_claim_holder boot_claim_holder(const struct sockaddr_un *name, socklen_t len,
                                          uid_t uid)
 {
     enum boot_claim_holder holder = BOOT_CLAIM_OURS;
-    struct named named = {.len = len};
+    struct diag diag = {.name = name, .len = len, .uid = uid};
     int saved = errno, fd = boot_claim_reach(name, len, uid);
 
     if (fd < 0 && errno == EPERM)
         holder = BOOT_CLAIM_FOREIGN;
-    else if (fd < 0 && (errno == ECONNREFUSED || errno == EAGAIN) &&
-             boot_claim_list(name, len, take_named, &named) == 0) {
-        if (named.n == 0)
-            holder = BOOT_CLAIM_FREE;
-        else if (named.n > named.inodes.n ||
-                 boot_claim_held(&named.inodes, uid) != (1ull << named.n) - 1)
-            holder = BOOT_CLAIM_FOREIGN;
-    }
+    else if (fd < 0 && (errno == ECONNREFUSED || errno == EAGAIN) && ask_kernel(&diag) == 0)
+        holder = diag.found & 1   ? BOOT_CLAIM_OURS
+                 : diag.found & 2 ? BOOT_CLAIM_FOREIGN
+                                  : BOOT_CLAIM_FREE;
     util_fd_close_raw(fd);
     errno = saved;
     return holder;

@@ -63,8 +63,8 @@ struct boot_claim_inodes {
     } of[BOOT_CLAIM_INODES];
 };
 
-/* The kinds, put together, of those that a process of the user has as a descriptor: for
- * sockets that cannot be connected to. Reads all of /proc that this process may read. */
+/* The kinds, put together, of those that are the user's, or root's: for sockets that cannot be connected to. Where the kernel
+ * does not tell (sock_diag(7), Linux 5.3) all of them. */
 unsigned boot_claim_held(const struct boot_claim_inodes *inodes, uid_t uid);
 
 /* Connect without waiting: a non-blocking, close-on-exec socket, or -1: EPERM a process of

@@ -169,11 +169,15 @@ int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len
 static int connect_wait(const struct sockaddr_un *name, socklen_t len)
 {
     const struct timeval round = {.tv_sec = 1}, none = {0};
-    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), moved;
     long rc;
 
-    if (fd < 0 || (fd = boot_claim_move_up(fd)) < 0)
+    if (fd < 0)
         return -1;
+    if ((moved = boot_claim_dup_up(fd)) >= 0) {
+        util_fd_close_raw(fd);
+        fd = moved;
+    }
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &round, sizeof(round));
     do
         rc = syscall(SYS_connect, fd, name, len);
@@ -188,21 +192,20 @@ static int connect_wait(const struct sockaddr_un *name, socklen_t len)
     return -1;
 }
 
-/* To this name. -1 EAGAIN: of ours, with a full queue, and we do not wait. */
+/* To this name. -1: EAGAIN of ours, with a full queue, and we do not wait; EPERM another user's; ECONNREFUSED nobody's. */
 static int connect_name(const struct sockaddr_un *name, socklen_t len, bool waits)
 {
     int fd = boot_claim_reach(name, len, geteuid());
 
-    if (fd < 0 && errno == EPERM)
-        errno = ECONNREFUSED;
     if (fd >= 0 || errno != EAGAIN)
         return fd;
-    if (boot_claim_holder(name, len, geteuid()) != BOOT_CLAIM_OURS) {
-        errno = ECONNREFUSED;
+    if (boot_claim_holder(name, len, geteuid()) == BOOT_CLAIM_FOREIGN) {
+        errno = EPERM;
         return -1;
     }
     if (waits)
         return connect_wait(name, len);
+    errno = EAGAIN;
     return -1;
 }
 
@@ -219,7 +222,7 @@ static int connect_found(const struct boot_claim_socket *found, void *arg)
     if (found->len == connecting->first_len || !found->listens)
         return 0;
     connecting->fd = connect_name(&found->name, found->len, connecting->waits);
-    if (connecting->fd < 0 && errno != ECONNREFUSED)
+    if (connecting->fd < 0 && errno != ECONNREFUSED && errno != EPERM)
         connecting->error = errno;
     return connecting->fd >= 0;
 }
@@ -228,14 +231,17 @@ static int claim_connect(const struct sockaddr_un *address, socklen_t len, bool 
 {
     struct connecting connecting = {len, waits, -1, ECONNREFUSED};
     int fd, saved = errno;
+    bool foreign;
 
     /* A program that changed its user: there is none of ours, and EPERM says so. */
     if (!boot_claim_is_user(address, geteuid()))
         return boot_claim_reach(address, len, geteuid());
     fd = connect_name(address, len, waits);
-    if (fd >= 0 || errno != ECONNREFUSED)
+    foreign = fd < 0 && errno == EPERM;
+    if (fd >= 0 || (errno != ECONNREFUSED && !foreign))
         return fd;
-    (void)boot_claim_list(address, len, connect_found, &connecting);
+    if (boot_claim_list(address, len, connect_found, &connecting) < 0 && foreign)
+        connecting.error = EPERM; /* it cannot be found out whether one of ours lives */
     errno = connecting.fd >= 0 ? saved : connecting.error;
     return connecting.fd;
 }

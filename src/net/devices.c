@@ -144,6 +144,7 @@ static bool add_loopback(char *list, size_t size)
     for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
         found = i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
                 (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP) &&
+                !strchr(i->ifa_name, ':') && /* a label, which UCX does not know */
                 add(list, size, i->ifa_name, NULL);
     freeifaddrs(all);
     return found;

@@ -48,7 +48,8 @@ struct side {
     struct door_peer peer;      /* the other end */
     struct door_stream *stream; /* what encrypts, or NULL */
     uint8_t token[NET_DOOR_TOKEN_LEN];
-    size_t sent; /* of the token */
+    bool introduced; /* the token is made */
+    size_t sent;     /* of the token */
     uint8_t proof[DOOR_PROOF_LEN], come[DOOR_PROOF_LEN];
     size_t got; /* of the proof */
 };
@@ -221,7 +222,7 @@ static int go_ahead(struct side *side, int fd)
 
     if (side->kind != CONNECTS)
         return 0;
-    if (side->sent == 0 && !introduce(side, fd)) {
+    if (!side->introduced && !(side->introduced = introduce(side, fd))) {
         errno = ECONNRESET;
         return -1;
     }

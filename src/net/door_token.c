@@ -33,7 +33,7 @@ static void walk_token(struct codec *c, struct net_door_token *token)
 {
     char magic[sizeof(door_magic)];
     uint8_t version = VERSION;
-    uint16_t encrypts = token->encrypts;
+    uint16_t encrypts = c->writing ? token->encrypts : 0;
 
     memcpy(magic, door_magic, sizeof(magic));
     codec_bytes(c, magic, sizeof(magic));

@@ -106,15 +106,16 @@ static int hold(struct store_fetch *fetch)
     return -1;
 }
 
-/* What a wrong or hostile size would take of the disk before it fails is not asked for. A file system that does
- * not say how large it is (0 blocks), or cannot be asked, finds out by itself. */
+/* What a wrong or hostile size would take of the disk before it fails is not asked for: what is larger than all of the file system.
+ * What is free is no bound: where there are quotas, or compression, more may go in than is said. A file system that does not
+ * say how large it is (0 blocks), or cannot be asked, finds out by itself. */
 static bool is_room(int fd, uint64_t size)
 {
     struct statvfs fs;
 
     if (fstatvfs(fd, &fs) < 0 || fs.f_blocks == 0 || fs.f_frsize == 0)
         return true;
-    return (size - 1) / fs.f_frsize < (geteuid() == 0 ? fs.f_bfree : fs.f_bavail);
+    return (size - 1) / fs.f_frsize < fs.f_blocks;
 }
 
 static int reserve(int fd, uint64_t size)

@@ -57,6 +57,22 @@ static int follow(const char *path, int flags)
     return fd;
 }
 
+/* Another user has made the file where every user can (in /tmp), and reads what comes. */
+static bool is_strangers(const char *path, const struct stat *file)
+{
+    char above[PATH_MAX];
+    struct stat st;
+    char *slash;
+
+    if (file->st_uid == geteuid() || file->st_uid == 0)
+        return false;
+    snprintf(above, sizeof(above), "%s", path);
+    if (!(slash = strrchr(above, '/')))
+        return false;
+    slash[1] = '\0';
+    return stat(above, &st) == 0 && (st.st_mode & S_IWOTH);
+}
+
 /* The file, or -1. No FIFO: nobody may read it. */
 static int open_file(const char *path)
 {
@@ -67,9 +83,9 @@ static int open_file(const char *path)
 
     if (fd < 0 && errno == ELOOP)
         fd = follow(path, flags);
-    if (fd < 0 || (fstat(fd, &st) == 0 &&
-                   (S_ISCHR(st.st_mode) ||
-                    (S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0)))))
+    if (fd < 0 ||
+        (fstat(fd, &st) == 0 &&
+         (S_ISCHR(st.st_mode) || (S_ISREG(st.st_mode) && !is_strangers(path, &st)))))
         return fd;
     close(fd);
     return -1;

@@ -91,6 +91,9 @@ static void set_place(struct fuzz_input *in)
     atomic_store(&place->span, LAP(number) | (how & 32 ? UNENDED : 0) | length);
     if (how & 64 && by & 128)
         atomic_store(&place->span, fuzz_u64(in));
+    if (offset > END - (atomic_load(&place->span) &
+                        LENGTH_MAX)) /* only we would make such a range */
+        atomic_store(&place->span, LAP(number));
     if (next_of(extents) <= number)
         atomic_store(&extents->table->header.next, number + 1);
 }

@@ -9,8 +9,9 @@ CLANG=$(command -v clang || command -v clang-14) || skip "needs clang (packaging
 echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 1 ? 0 : 0; }' >"$WORK/probe.c"
 "$CLANG" -fsanitize=fuzzer,address,undefined "$WORK/probe.c" -o "$WORK/probe" 2>/dev/null ||
     skip "needs clang's libFuzzer and sanitizers (packaging/install-deps.sh installs them)"
-case $LEVEL in soak) seconds=60 ;; *) seconds=10 ;; esac
-seconds=${FUZZ_SECONDS:-$seconds}
+# The same inputs each time, but in the level soak and by hand: what is new is found there.
+case $LEVEL in soak) how=(-max_total_time=60) ;; *) how=(-seed=1 -runs=5000 -max_total_time=20) ;; esac
+[ -z "${FUZZ_SECONDS:-}" ] || how=("-max_total_time=$FUZZ_SECONDS")
 found=$(realpath -m "${FUZZ_FOUND:-$WORK/found}")
 
 # Whoever comes first builds it.
@@ -27,8 +28,8 @@ for corpus in "$SOURCE_DIR"/test/fuzz/corpus/*/; do
     case " ${FUZZ_ONLY:-$name} " in *" $name "*) ;; *) continue ;; esac
     mkdir -p "$found/$name"
     # An input that fails is in the logs.
-    (cd "$WORK" && timeout -k 5 $((seconds + 120)) "$FUZZ/bin/fuzz_$name" "$found/$name" "$corpus" -max_len=4096 \
-        -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$WORK/$name." -print_final_stats=1) \
+    (cd "$WORK" && timeout -k 5 $((${FUZZ_SECONDS:-60} + 120)) "$FUZZ/bin/fuzz_$name" "$found/$name" "$corpus" -max_len=4096 \
+        "${how[@]}" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$WORK/$name." -print_final_stats=1) \
         >"$WORK/fuzz.$name.log" 2>&1 || fail "fuzz_$name: $(tail -n 40 "$WORK/fuzz.$name.log")"
     inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$WORK/fuzz.$name.log")
     [ "${inputs:-0}" -gt 0 ] || fail "fuzz_$name ran no input: $(tail -n 20 "$WORK/fuzz.$name.log")"

@@ -209,7 +209,8 @@ static void serve_work(void *arg)
         s->error = errno == ENOENT ? ESTALE : errno;
     else if (!is_as_published(s))
         s->error = ESTALE;
-    else if (!(s->flags & NET_GET_RELAY) && relay_is_large(s->member, &s->record.entry))
+    else if (!(s->flags & (NET_GET_RELAY | NET_GET_JOINS)) &&
+             relay_is_large(s->member, &s->record.entry))
         s->digest = util_digest(s->data, s->length);
 }
 

@@ -102,16 +102,17 @@ static void chunk_write_work(void *arg)
     struct chunk *chunk = arg;
 
     chunk->error = 0;
+    chunk->is_other = false;
     if (chunk->by_relay && chunk->digest &&
         util_digest(chunk->data, chunk->length) != chunk->digest)
-        chunk->error = EBADMSG;
+        chunk->is_other = true;
     else if (store_fetch_write(chunk->transfer->fetch, chunk->offset, chunk->data,
                                chunk->length) < 0)
         chunk->error = errno;
 }
 
 /* A reader has sent other bytes than the owner had sent it. */
-static void is_other(struct transfer *t, struct chunk *chunk)
+static void ask_for_right(struct transfer *t, struct chunk *chunk)
 {
     if (t->source != t->rank)
         source_lost(
@@ -128,11 +129,11 @@ static void chunk_written(void *arg)
 
     net_worker_recycle(t->member->worker, chunk->data, chunk->length);
     chunk->data = NULL;
-    if (error == EBADMSG && !t->failing) {
-        is_other(t, chunk);
+    if (chunk->is_other && !t->failing) {
+        ask_for_right(t, chunk);
         return;
     }
-    if (!error)
+    if (!error && !chunk->is_other && !t->joins && !t->member->hands_over)
         relay_note(t->member, &t->entry, chunk->offset, chunk->length, chunk->digest);
     transfer_chunk_free(t, chunk);
     if (t->failing) {

@@ -29,6 +29,7 @@ struct chunk {
     void *data;      /* arrived, being written */
     uint64_t digest; /* that the owner has made of it; 0: none */
     bool by_relay;   /* another reader has sent it */
+    bool is_other;   /* than the owner has sent */
     int error;
 };
 

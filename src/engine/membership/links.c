@@ -253,7 +253,8 @@ static void warn_of_public(const struct member *member)
     for (uint32_t r = 0; r < member->self.rank; r++)
         if (node[r] == node[member->self.rank])
             return;
-    if (net_devices_public(NULL, getenv("UCX_TLS"), &first, 1) > 0)
+    if (net_devices_public(NULL, member->config->encrypt ? NULL : getenv("UCX_TLS"), &first,
+                           1) > 0)
         log_warn(
             "UCX listens on the public address %s of %s: set DYAD_NET_DEVICES to the "
             "private devices by which the nodes reach each other, or to this one, if it is "

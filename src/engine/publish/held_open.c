@@ -43,6 +43,8 @@
 
 /* The data of the thread; the pool frees it if the member is gone first. */
 struct held_io {
+    struct held_io *prev, *next; /* of `orphans` */
+    struct member *member;       /* loop only */
     struct engine_io io;
     struct store_marks *marks; /* a mapping of its own: the thread may outlive the member */
     store_mark_t mark;
@@ -79,7 +81,8 @@ struct held_open {
 };
 
 struct held_opens {
-    struct held_open *all; /* utlist */
+    struct held_open *all;   /* utlist */
+    struct held_io *orphans; /* utlist: further looks whose watch has ended */
 };
 
 static void io_close(struct held_io *io)
@@ -114,8 +117,10 @@ static void held_open_free(struct held_open *o)
         net_timer_destroy(o->answer);
     if (o->io)
         o->io->held = NULL;
-    if (o->again)
+    if (o->again) {
         o->again->held = NULL;
+        DL_APPEND(OWN(member, held_opens)->orphans, o->again);
+    }
     free(o->upath);
     free(o);
     exit_barrier_activity(member);
@@ -341,6 +346,7 @@ static struct held_io *io_create(struct held_open *o, struct member_dmd *s,
     snprintf(io->upath, sizeof(io->upath), "%s", upath);
     io->mark = o->mark;
     io->held = o;
+    io->member = o->member;
     return io;
 
 error_marks:
@@ -364,6 +370,8 @@ static void again_done(void *arg)
     }
     if (o)
         o->again = NULL;
+    else
+        DL_DELETE(OWN(io->member, held_opens)->orphans, io);
     if (o && is_held(io))
         answer(o);
     io_close(io);
@@ -468,16 +476,16 @@ static void held_open_destroy(struct member *member)
             free(wait); /* its guest is gone */
         }
         o->waits = NULL;
-        struct held_io *again = o->again;
         held_open_free(o);
         if (!spawned) {
             io_close(io);
             free(io);
         }
-        if (again) {
-            io_close(again);
-            free(again);
-        }
+    }
+    for (struct held_io *io = OWN(member, held_opens)->orphans, *next; io; io = next) {
+        next = io->next;
+        io_close(io);
+        free(io);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static struct sent {
     struct net_msg get;
 } sent[64];
 static unsigned nsent;
+static int write_error;
 static bool committed;
 static int failed;
 
@@ -157,7 +159,8 @@ int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *da
     (void)fetch;
     (void)data;
     assert_true(offset + len <= SIZE);
-    return 0;
+    errno = write_error;
+    return write_error ? -1 : 0;
 }
 
 int store_fetch_open(const struct store_fetch *fetch)
@@ -249,6 +252,7 @@ static int setup(void **state)
         dead[i] = suspect[i] = false;
     }
     memset(noted, 0, sizeof(noted));
+    write_error = 0;
     nsent = 0;
     committed = false;
     failed = 0;
@@ -363,6 +367,17 @@ static void test_relay_has_others(void **state)
     assert_int_equal(noted[1], right);
 }
 
+/* A disk whose check is wrong says EBADMSG, too: that is an error, and nothing is asked for again. */
+static void test_write_fails(void **state)
+{
+    (void)state;
+    write_error = EBADMSG;
+    assert_true(answer(&sent[0], NET_MSG_DATA, (struct net_msg){.digest = 1}));
+    assert_int_equal(failed, EBADMSG);
+    assert_int_equal(nsent, 2);
+    assert_int_equal(noted[0], 0);
+}
+
 static void test_relay_is_silent(void **state)
 {
     (void)state;
@@ -388,6 +403,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_redirected_to_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_is_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_has_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_write_fails, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_is_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_relay_has_it_not, setup, teardown),
     };
