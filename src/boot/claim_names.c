@@ -1,13 +1,14 @@
 /*
  * claim_names.c - the names of a rank's member, and whose the sockets behind them are
  *
+ * Names are found in /proc/net/unix, which costs little; whose a socket is that cannot be connected to says the kernel's other
+ * list (sock_diag(7)), which costs more.
+ *
  * What could go wrong: another user's name has a newline in it, and looks like a line of
  * /proc/net/unix of its own. Columns are read at their places, so such a line with a
- * fallback name would be longer (119 bytes) than a name can be (108). One with a first name
- * can be made: of several sockets of that name each must be ours (boot_claim_holder()).
+ * fallback name would be longer (119 bytes) than a name can be (108); what it says of a first name nobody asks that list.
  * A socket is closed between two reads of the list, and another one of its bucket in the
- * kernel's table is left out: member_claim.c looks more than once where there are
- * strangers.
+ * kernel's table is left out: claim_bind.c looks more than once where there are strangers.
  */
 #include "boot/claim_names.h"
 
@@ -234,40 +235,6 @@ int boot_claim_reach(const struct sockaddr_un *name, socklen_t len, uid_t uid)
         errno = EPERM;
     util_fd_close_raw(fd);
     return -1;
-}
-
-struct linux_dirent64 {
-    uint64_t d_ino;
-    int64_t d_off;
-    unsigned short d_reclen;
-    unsigned char d_type;
-    char d_name[];
-};
-
-int boot_claim_numbers(int dir, int (*visit)(int dir, const char *name, void *arg),
-                       void *arg)
-{
-    union {
-        struct linux_dirent64 align;
-        char bytes[1024];
-    } buf;
-    long n;
-    int rc = 0;
-
-    while ((n = syscall(SYS_getdents64, dir, buf.bytes, sizeof(buf.bytes))) > 0) {
-        for (long at = 0; at < n && rc == 0;) {
-            struct linux_dirent64 *entry = (struct linux_dirent64 *)(buf.bytes + at);
-            const char *p = entry->d_name;
-            at += entry->d_reclen;
-            while (*p >= '0' && *p <= '9')
-                p++;
-            if (p != entry->d_name && !*p)
-                rc = visit(dir, entry->d_name, arg);
-        }
-        if (rc != 0)
-            return rc;
-    }
-    return n < 0 ? -1 : 0;
 }
 
 /* All Unix sockets of the network namespace, by the kernel's own list of them (sock_diag(7)): names as they are, and whose each

@@ -82,11 +82,6 @@ enum boot_claim_holder {
 enum boot_claim_holder boot_claim_holder(const struct sockaddr_un *name, socklen_t len,
                                          uid_t uid);
 
-/* The entries of a directory that are numbers. `visit` gets the directory's descriptor; not
- * 0: the list ends. 0, what the visitor gave, or -1: it cannot be read. */
-int boot_claim_numbers(int dir, int (*visit)(int dir, const char *name, void *arg),
-                       void *arg);
-
 /* Another number for fd, 256 or above; lower, but never below 10, where the limit is
  * small. A descriptor, or -1 with errno. */
 int boot_claim_dup_up(int fd);

@@ -110,37 +110,44 @@ static bool is_claim(int fd, const struct sockaddr_un *address, socklen_t len)
            listening;
 }
 
-struct inherited {
-    const struct sockaddr_un *address;
-    socklen_t len;
-    int found;
+struct linux_dirent64 {
+    uint64_t d_ino;
+    int64_t d_off;
+    unsigned short d_reclen;
+    unsigned char d_type;
+    char d_name[];
 };
-
-static int take_descriptor(int dir, const char *name, void *arg)
-{
-    struct inherited *inherited = arg;
-    int fd = 0;
-
-    for (const char *p = name; *p; p++)
-        fd = fd * 10 + (*p - '0');
-    if (fd != dir && (inherited->found < 0 || fd < inherited->found) &&
-        is_claim(fd, inherited->address, inherited->len))
-        inherited->found = fd;
-    return 0;
-}
 
 /* The lowest claim among the entries of /proc/self/fd; -2 if it cannot be listed. */
 static int scan_proc(const struct sockaddr_un *address, socklen_t len)
 {
-    struct inherited inherited = {address, len, -1};
+    union {
+        struct linux_dirent64 align;
+        char bytes[1024];
+    } buf;
+    int found = -1;
+    long n;
     int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
                            O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
     if (dir < 0)
         return -2;
-    (void)boot_claim_numbers(dir, take_descriptor, &inherited);
+    while ((n = syscall(SYS_getdents64, dir, buf.bytes, sizeof(buf.bytes))) > 0) {
+        for (long at = 0; at < n;) {
+            struct linux_dirent64 *entry = (struct linux_dirent64 *)(buf.bytes + at);
+            at += entry->d_reclen;
+            int fd = 0;
+            const char *p = entry->d_name;
+            for (; *p >= '0' && *p <= '9'; p++)
+                fd = fd * 10 + (*p - '0');
+            if (p == entry->d_name || *p || fd == dir)
+                continue;
+            if ((found < 0 || fd < found) && is_claim(fd, address, len))
+                found = fd;
+        }
+    }
     util_fd_close_raw(dir);
-    return inherited.found;
+    return found;
 }
 
 int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len)
