@@ -224,6 +224,37 @@ bool store_extent_list_changed(const struct store_extent_list *before,
     return false;
 }
 
+/* --- cuts --- */
+
+struct store_extent store_extent_list_left_of(const struct store_extent *extent,
+                                              const struct store_extent_list *by)
+{
+    struct store_extent left = *extent;
+
+    for (size_t c = 0; c < by->ncuts; c++) {
+        const struct store_extent *cut = &by->extent[by->n + c];
+        if (cut->offset < end_of(&left) && store_extent_is_newer(cut, extent))
+            left.length = cut->offset > left.offset ? cut->offset - left.offset : 0;
+    }
+    return left;
+}
+
+void store_extent_list_cut_off(struct store_extent_list *list,
+                               const struct store_extent_list *by)
+{
+    size_t to = 0;
+
+    for (size_t i = 0; by->ncuts && i < list->n; i++) {
+        struct store_extent left = store_extent_list_left_of(&list->extent[i], by);
+        if (left.length)
+            list->extent[to++] = left;
+    }
+    if (!by->ncuts || to == list->n)
+        return;
+    memmove(&list->extent[to], &list->extent[list->n], list->ncuts * sizeof(*list->extent));
+    list->n = to;
+}
+
 /* --- all of a file --- */
 
 int store_extent_list_of_file(struct store_extent_list *map, int fd)

@@ -54,6 +54,12 @@ bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *where, bool newer_go_on,
                                struct store_extent *at);
 
+/* What of the write *extent no cut of `by` has taken away later, by their clock; length 0: nothing. */
+struct store_extent store_extent_list_left_of(const struct store_extent *extent,
+                                              const struct store_extent_list *by);
+/* Shorten the writes of `list` to that, and forget those of which nothing is left. `by` may be `list`. */
+void store_extent_list_cut_off(struct store_extent_list *list,
+                               const struct store_extent_list *by);
 /* Forget the last of the writes; there is one. */
 void store_extent_list_drop_last(struct store_extent_list *list);
 /* Where the file has data, and, as the only cut, its length. 0 or -1 with errno. */

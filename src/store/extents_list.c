@@ -126,6 +126,12 @@ static bool is_wanted(const struct walk *walk, struct filter *filter)
     return !filter->shows || (!walk->unended && here_since(walk) >= filter->newer);
 }
 
+static bool is_cut(const struct walk *walk)
+{
+    return walk->extent.last && !walk->extent.length &&
+           is_of(walk->writer, &(struct filter){0});
+}
+
 /* The places of which a list is made. */
 struct bounds {
     uint64_t reset, begin, end; /* numbers: behind _reset; that of the version, 0: none */
@@ -177,6 +183,7 @@ static int list_filtered(struct store_extents *extents, uint64_t ino, uint64_t b
                          const struct dyad_base *since, struct filter *filter,
                          struct store_extent_list *list)
 {
+    struct store_extent_list cuts = {0};
     struct walk walk;
     struct bounds bounds;
     uint64_t lost, from;
@@ -187,9 +194,13 @@ static int list_filtered(struct store_extents *extents, uint64_t ino, uint64_t b
         return -1;
     walk = walk_begin(extents, ino, btime);
     while ((rc = walk_on(&walk)) > 0)
-        if (is_within(&walk, &bounds) && is_wanted(&walk, filter) &&
-            store_extent_list_add(list, &walk.extent) < 0)
+        if (is_within(&walk, &bounds) &&
+            ((is_wanted(&walk, filter) && store_extent_list_add(list, &walk.extent) < 0) ||
+             (filter->shows && is_cut(&walk) &&
+              store_extent_list_add(&cuts, &walk.extent) < 0)))
             goto error;
+    cuts.ncuts = cuts.n;
+    cuts.n = 0;
     from = bounds.time ? bounds.time : btime;
     /* After the walk: what was lost meanwhile counts. */
     lost = atomic_load(&extents->table->header.lost);
@@ -197,10 +208,14 @@ static int list_filtered(struct store_extents *extents, uint64_t ino, uint64_t b
         errno = ENODATA;
         goto error;
     }
-    if (store_extent_list_sort(list) == 0)
-        return 0;
+    if (store_extent_list_sort(list) < 0)
+        goto error;
+    store_extent_list_cut_off(list, &cuts);
+    store_extent_list_free(&cuts);
+    return 0;
 
 error:
+    store_extent_list_free(&cuts);
     store_extent_list_free(list);
     return -1;
 }

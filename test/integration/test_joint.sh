@@ -180,6 +180,58 @@ EOT
 : >"$LOG"
 job_ok 60 4@n0,n1,n2 "$PYTHON" "$WORK/passed_on.py"
 
+# What one node was given by another's close, and has cut off since, is not what the other one wrote: the zeros that lie
+# there now, since the file became longer again, are no piece of it. A third node has what was written from its writer.
+cat >"$WORK/cut_off.py" <<'EOT'
+import os
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("cut_off", 3)
+path = f"{SSD}/cut_off"
+
+def read():
+    return os.pread(fd, 100000, 0)
+
+if me == 0:
+    with open(path, "wb") as f:
+        f.write(b"0" * 2000)
+sync()
+fd = os.open(path, os.O_RDWR)
+sync()
+if me == 1:
+    os.pwrite(fd, b"1" * 1000, 1000)
+    os.close(fd)
+    fd = os.open(path, os.O_RDWR)
+sync()
+if me == 2:
+    os.pwrite(fd, b"2" * 500, 51000)
+sync()
+want = b"0" * 1000 + b"1" * 1000 + bytes(49000) + b"2" * 500
+if me == 0:
+    assert read() == want
+sync()
+if me == 2:
+    os.close(fd)
+sync()
+if me == 1:
+    assert read() == want
+    os.ftruncate(fd, 47000)
+    os.pwrite(fd, b"1" * 100, 59000)
+sync()
+want = want[:47000] + bytes(12000) + b"1" * 100
+if me != 2:
+    assert read() == want
+    sync()
+    os.close(fd)
+else:
+    sync()
+with open(path, "rb") as f:
+    assert f.read() == want
+sync()
+EOT
+: >"$LOG"
+job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/cut_off.py"
+
 # By libc's own streams, which read and write past any preloaded function; and by dprintf.
 cat >"$WORK/streams.py" <<'EOT'
 import ctypes, os

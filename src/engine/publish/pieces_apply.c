@@ -202,20 +202,6 @@ static bool is_cut(const struct store_extent_list *cuts,
     return false;
 }
 
-/* What of it was not cut off later. */
-static struct store_extent left_of(const struct store_extent *piece,
-                                   const struct store_extent_list *by)
-{
-    struct store_extent left = *piece;
-
-    for (size_t c = 0; c < by->ncuts; c++) {
-        const struct store_extent *cut = &by->extent[by->n + c];
-        if (cut->offset < left.offset + left.length && store_extent_is_newer(cut, piece))
-            left.length = cut->offset > left.offset ? cut->offset - left.offset : 0;
-    }
-    return left;
-}
-
 /* Where that ends of all that one of them has written. */
 static uint64_t end_left(const struct store_extent_list *writes,
                          const struct store_extent_list *other)
@@ -224,8 +210,8 @@ static uint64_t end_left(const struct store_extent_list *writes,
 
     for (size_t i = writes->n; i-- > 0;) {
         const struct store_extent *write = &writes->extent[i];
-        struct store_extent left = left_of(write, writes);
-        left = left_of(&left, other);
+        struct store_extent left = store_extent_list_left_of(write, writes);
+        left = store_extent_list_left_of(&left, other);
         if (left.length && left.offset + left.length > end)
             end = left.offset + left.length;
         if (write->offset <= end)
@@ -427,7 +413,7 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
         if (shorten(fd, &list->extent[list->n + c], &ours->all) < 0)
             return -1;
     for (size_t i = 0; i < list->n; i++) {
-        struct store_extent piece = left_of(&list->extent[i], &ours->all);
+        struct store_extent piece = store_extent_list_left_of(&list->extent[i], &ours->all);
         data += PIECE_HEAD;
         if (piece.length && put_new(apply, fd, &piece, data, ours, write, &n, &m) < 0)
             return -1;

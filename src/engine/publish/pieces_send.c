@@ -165,9 +165,13 @@ static int open_file(struct sending *s)
                                         &s->list);
     if (!s->out.mark)
         return list_to_show(s, &s->list);
-    return list_of(s, 0, s->out.mark, &s->others) < 0
-               ? -1
-               : list_of(s, s->out.mark, 0, &s->list);
+    if (list_of(s, 0, s->out.mark, &s->others) < 0 ||
+        list_of(s, s->out.mark, 0, &s->list) < 0)
+        return -1;
+    /* What was cut off is no piece: other bytes, or zeros, are in its place. */
+    store_extent_list_cut_off(&s->list, &s->others);
+    store_extent_list_cut_off(&s->list, &s->list);
+    return 0;
 }
 
 /* True for a cut that counts: a later one may have made the file shorter, or it has failed. */

@@ -159,6 +159,34 @@ static void test_gone_on(void **state)
     assert_true(store_extent_list_changed(&before, &now, &where, true, NULL));
 }
 
+/* Of another list, or of the list itself. */
+static void test_cut_off(void **state)
+{
+    unsigned seed = 5, gone = 0;
+
+    (void)state;
+    for (unsigned round = 0; round < 2000; round++) {
+        struct byte bytes[SIZE], unused[SIZE];
+        struct store_extent_list other = draw(&seed, round % 17, unused);
+        struct store_extent_list list = draw(&seed, round % 12, bytes);
+        const struct store_extent_list *by = round % 2 ? &other : &list;
+        size_t ncuts = list.ncuts;
+        for (size_t c = 0; c < by->ncuts; c++) {
+            const struct store_extent *cut = &by->extent[by->n + c];
+            for (uint64_t k = cut->offset; k < SIZE; k++) {
+                gone += bytes[k].is && bytes[k].last < cut->first;
+                bytes[k].is &= bytes[k].last >= cut->first;
+            }
+        }
+        store_extent_list_cut_off(&list, by);
+        assert_int_equal(list.ncuts, ncuts);
+        is(&list, bytes);
+        store_extent_list_free(&list);
+        store_extent_list_free(&other);
+    }
+    assert_true(gone > 0);
+}
+
 static void test_newer(void **state)
 {
     struct store_extent early = {0, 1, 5, 7}, late = {0, 1, 8, 9}, between = {0, 1, 7, 8};
@@ -176,7 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sort),    cmocka_unit_test(test_meets),
         cmocka_unit_test(test_changed), cmocka_unit_test(test_gone_on),
-        cmocka_unit_test(test_newer),
+        cmocka_unit_test(test_cut_off), cmocka_unit_test(test_newer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
