@@ -256,7 +256,7 @@ struct engine_ops {
      * recorded once more. */
     bool (*write_held)(engine_token token);
     void (*write_await)(engine_token token, int fd);
-    /* It was written: up to `end`; planned was `planned_end`. */
+    /* It was written: up to `end`; planned was `planned_end`. Of a cut `end` is that, or anything else: it has failed. */
     void (*write_record_end)(engine_token token, uint64_t number, uint64_t planned_end,
                              uint64_t end);
     /* Something is about to be written in a way that cannot be recorded. */

@@ -195,20 +195,50 @@ static bool has(const struct store_extent_list *list, const struct store_extent 
     return at >= end_of(extent);
 }
 
+/* True if one that was under way counts all the same, now that it has ended: it was newer than what it cuts. */
+static bool cut_goes_on(const struct store_extent *cut,
+                        const struct store_extent_list *where)
+{
+    for (size_t i = 0; i < where->n + where->ncuts; i++) {
+        const struct store_extent *extent = &where->extent[i];
+        if ((!extent->length || end_of(extent) > cut->offset) &&
+            !store_extent_is_newer(cut, extent))
+            return false;
+    }
+    return true;
+}
+
+/* `under` as in has(). */
+static bool cuts_changed(const struct store_extent_list *before,
+                         const struct store_extent_list *list,
+                         const struct store_extent_list *under, struct store_extent *at)
+{
+    if (before->ncuts != list->ncuts) {
+        *at = list->ncuts ? list->extent[list->n] : (struct store_extent){0};
+        return true;
+    }
+    for (size_t c = 0; c < list->ncuts; c++) {
+        const struct store_extent *was = &before->extent[before->n + c];
+        const struct store_extent *is = &list->extent[list->n + c];
+        if (was->offset == is->offset && was->first == is->first &&
+            (was->last == is->last || (under && cut_goes_on(was, under))))
+            continue;
+        *at = *is;
+        return true;
+    }
+    return false;
+}
+
 bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *list,
                                const struct store_extent_list *where, bool newer_go_on,
                                struct store_extent *at)
 {
+    struct store_extent unused;
     size_t n = 0, m = 0;
 
-    if (before->ncuts != list->ncuts ||
-        (list->ncuts && memcmp(before->extent + before->n, list->extent + list->n,
-                               list->ncuts * sizeof(*list->extent)) != 0)) {
-        if (at)
-            *at = list->ncuts ? list->extent[list->n] : (struct store_extent){0};
+    if (cuts_changed(before, list, newer_go_on ? where : NULL, at ? at : &unused))
         return true;
-    }
     for (size_t i = 0; i < where->n; i++) {
         struct store_extent both;
         for (; store_extent_list_meets(list, &where->extent[i], &n, &both); n++) {

@@ -47,8 +47,8 @@ bool store_extent_list_meets(const struct store_extent_list *list,
                              const struct store_extent *with, size_t *n,
                              struct store_extent *both);
 /* True if `list` was written somewhere in `where`, or was cut, since it was as `before`; *at (may
- * be NULL): the first such bytes. newer_go_on: a write that was newer than those of `where` before
- * may have gone on. */
+ * be NULL): the first such bytes. newer_go_on: a write, or a cut, that was newer than those of
+ * `where` before may have gone on. */
 bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *list,
                                const struct store_extent_list *where, bool newer_go_on,

@@ -256,7 +256,7 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
 
     return last && extend(extents, last, offset, length, now)
                ? last
-               : add(extents, ino, btime, writer, &extent, now, length ? UNENDED : 0);
+               : add(extents, ino, btime, writer, &extent, now, UNENDED);
 }
 
 bool store_extents_add_other(struct store_extents *extents, uint64_t ino, uint64_t btime,
@@ -310,12 +310,12 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
         return end == planned_end;
     if (offset + length != planned_end) /* another thread has cut it */
         return false;
-    if (end <= offset) { /* as if it had not been added */
+    if (length ? end <= offset : end != planned_end) { /* as if it had not been added */
         SET(first, 0);
         SET(last, 0);
     } else {
         set_last(place, util_clock_wall_ns());
-        length = end - offset;
+        length = end - offset; /* of a cut: 0 */
     }
     return atomic_compare_exchange_strong(&place->span, &span, LAP(number) | length);
 }

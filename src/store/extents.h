@@ -82,8 +82,8 @@ void store_extents_hold(struct store_extents *extents, uint64_t ino, uint64_t bt
 void store_extents_release(struct store_extents *extents, uint64_t ino, uint64_t btime);
 /* A load, if none is held. Async-signal-safe. */
 bool store_extents_held(const struct store_extents *extents, uint64_t ino, uint64_t btime);
-/* The range that was added last is written, up to `end`, which may be below `planned_end`. False:
- * that cannot be said any more, and the record has too much. */
+/* The range that was added last is written, up to `end`, which may be below `planned_end`; of a cut `end` is
+ * `planned_end`, or anything else if it has failed. False: that cannot be said any more, and the record has too much. */
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end);
 

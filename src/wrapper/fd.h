@@ -76,8 +76,8 @@ void wrapper_fd_desc_stored(struct wrapper_desc *desc);
 /* True if what is written to fd, which is marked, is to be recorded (write.c). */
 bool wrapper_fd_recorded(int fd);
 /* Such a write of `length` bytes at `offset` is about to begin (0: a cut to `offset`);
- * returns a number, or 0: it could not be recorded. Then, if it did not get to
- * `planned_end`, but to `end`: _end(). */
+ * returns a number, or 0: it could not be recorded. Then _end(): it got to `end`, planned was `planned_end` (a
+ * cut: another `end` if it has failed). */
 uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length);
 void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64_t end);
 /* True if other nodes write the file of fd, which is marked, too. Then bring what they have written:

@@ -53,8 +53,8 @@ uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
     }
     number = ops->write_record(token, atomic_load(&desc->range), offset, length);
     /* Again if it is held anew by then; the second look at the record sees to the rest. */
-    for (int i = 0; i < HELD_TRIES && number && length && ops->write_held(token); i++) {
-        ops->write_record_end(token, number, offset + length, offset);
+    for (int i = 0; i < HELD_TRIES && number && ops->write_held(token); i++) {
+        ops->write_record_end(token, number, offset + length, length ? offset : ~offset);
         ENGINE_CALL_VOID(ops->write_await(token, fd));
         number = ops->write_record(token, 0, offset, length);
     }

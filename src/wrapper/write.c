@@ -234,25 +234,40 @@ static bool is_opening(int fd, off64_t len)
            wrapper_caller_knows() == WRAPPER_CALLER_JOINS;
 }
 
-static void record_cut(int fd, off64_t len)
+static uint64_t begin_cut(int fd, off64_t len)
 {
     int saved = errno;
+    uint64_t number = 0;
 
     if (wrapper_is_recorded(fd) && len >= 0 && !is_opening(fd, len))
-        wrapper_fd_record(fd, (uint64_t)len, 0);
+        number = wrapper_fd_record(fd, (uint64_t)len, 0);
     errno = saved;
+    return number;
+}
+
+static int end_cut(int fd, uint64_t number, off64_t len, int rc)
+{
+    const uint64_t at = (uint64_t)len;
+    int saved = errno;
+
+    if (number)
+        wrapper_fd_record_end(fd, number, at, rc == 0 ? at : ~at);
+    errno = saved;
+    return rc;
 }
 
 int wrapped_ftruncate(int fd, off_t len)
 {
-    record_cut(fd, len);
-    return REAL(ftruncate)(fd, len);
+    uint64_t number = begin_cut(fd, len);
+
+    return end_cut(fd, number, len, REAL(ftruncate)(fd, len));
 }
 
 int wrapped_ftruncate64(int fd, off64_t len)
 {
-    record_cut(fd, len);
-    return REAL(ftruncate64)(fd, len);
+    uint64_t number = begin_cut(fd, len);
+
+    return end_cut(fd, number, len, REAL(ftruncate64)(fd, len));
 }
 
 /* --- what ends the record --- */

@@ -232,6 +232,50 @@ EOT
 : >"$LOG"
 job_ok 60 3@n0,n1,n2 "$PYTHON" "$WORK/cut_off.py"
 
+# One reads what another node has written before, while another process of its node writes over it, or changes the file's
+# length: nothing of that is a conflict.
+cat >"$WORK/beside.py" <<'EOT'
+import os, random
+from ranks import barrier
+SSD, me = os.environ["SSD"], int(os.environ["PMIX_RANK"])
+sync = barrier("beside", 3)
+path = f"{SSD}/beside"
+draw = random.Random(3)
+size = 20000
+
+if me == 0:
+    open(path, "wb").close()
+sync()
+fd = os.open(path, os.O_RDWR)
+sync()
+for turn in range(300):
+    byte, how, late = bytes([1 + turn % 250]), draw.randrange(3), draw.random()
+    if me == 1:
+        os.pwrite(fd, byte * size, 0)
+    sync()
+    if me == 2:
+        for _ in range(int(late * 2000)):
+            pass
+        if how == 0:
+            os.pwrite(fd, b"x" * 100, 5000)
+        elif how == 1:
+            os.ftruncate(fd, size + turn)
+        else:
+            os.ftruncate(fd, 5000)
+    if me == 0:
+        have = os.pread(fd, size, 0)
+        assert have[:5000] == byte * 5000 and not have[5000:5100].strip(byte + b"x"), (turn, how)
+    sync()
+    want = byte * 5000 + (b"" if how == 2 else (b"x" * 100 if how == 0 else byte * 100) + byte * (size - 5100))
+    have = os.pread(fd, size, 0)
+    assert have == want, (turn, how, len(have))
+    sync()
+os.close(fd)
+sync()
+EOT
+: >"$LOG"
+job_ok 120 3@n0,n1 "$PYTHON" "$WORK/beside.py"
+
 # By libc's own streams, which read and write past any preloaded function; and by dprintf.
 cat >"$WORK/streams.py" <<'EOT'
 import ctypes, os

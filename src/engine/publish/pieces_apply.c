@@ -7,7 +7,7 @@
  *
  * Members of this node that take pieces of other nodes come one after the other, by a lock of the file,
  * and programs of this node that are about to write to it wait for that, too: put_alone(). Some may
- * not (a cut; two threads at once; a process that was stopped), and each range is recorded before it is
+ * not (two threads at once; a process that was stopped), and each range is recorded before it is
  * written: so the record is looked at again afterwards. What a program has written in the same places
  * since the first look may have been overwritten here: ENOTUNIQ, and the sender publishes a conflict.
  */
@@ -19,10 +19,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dht/base.h"
 #include "engine/publish/pieces.h"
+#include "engine/publish/pieces_length.h"
 #include "store/control.h"
 #include "store/extents_cover.h"
 #include "store/fetch.h"
@@ -31,7 +33,9 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define BUFFER (64u << 10)
+#define BUFFER     (64u << 10)
+#define LOOK_PAUSE 100000 /* ns */
+#define LOOKS      1000   /* after so many pauses what stands there counts */
 
 /* The pieces: bytes in memory, and which of the file. */
 struct pieces {
@@ -176,81 +180,6 @@ static int ours_read(struct pieces_apply *apply, struct ours *ours)
     return -1;
 }
 
-static bool are_ordered(const struct store_extent *a, const struct store_extent *b)
-{
-    return store_extent_is_newer(a, b) || store_extent_is_newer(b, a);
-}
-
-/* A cut takes away what was written before it: it must be known which. */
-static bool is_cut(const struct store_extent_list *cuts,
-                   const struct store_extent_list *writes, struct store_extent *met)
-{
-    for (size_t c = 0; c < cuts->ncuts; c++) {
-        const struct store_extent *cut = &cuts->extent[cuts->n + c];
-        for (size_t i = writes->n; i-- > 0;) {
-            const struct store_extent *write = &writes->extent[i];
-            uint64_t end = write->offset + write->length;
-            if (end <= cut->offset)
-                break;
-            if (are_ordered(write, cut))
-                continue;
-            met->offset = write->offset > cut->offset ? write->offset : cut->offset;
-            met->length = end - met->offset;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Where that ends of all that one of them has written. */
-static uint64_t end_left(const struct store_extent_list *writes,
-                         const struct store_extent_list *other)
-{
-    uint64_t end = 0;
-
-    for (size_t i = writes->n; i-- > 0;) {
-        const struct store_extent *write = &writes->extent[i];
-        struct store_extent left = store_extent_list_left_of(write, writes);
-        left = store_extent_list_left_of(&left, other);
-        if (left.length && left.offset + left.length > end)
-            end = left.offset + left.length;
-        if (write->offset <= end)
-            break;
-    }
-    return end;
-}
-
-/* One node has made the file longer than the other one says it is, and than what is written
- * needs: it must be known which is the later one. */
-static bool is_longer(const struct store_extent_list *a, const struct store_extent_list *b,
-                      uint64_t end, struct store_extent *met)
-{
-    for (size_t i = 0; i < a->ncuts; i++) {
-        const struct store_extent *longer = &a->extent[a->n + i];
-        for (size_t k = 0; longer->offset > end && k < b->ncuts; k++) {
-            const struct store_extent *cut = &b->extent[b->n + k];
-            if (longer->offset <= cut->offset || are_ordered(longer, cut))
-                continue;
-            met->offset = cut->offset;
-            met->length = longer->offset - cut->offset;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool lengths_differ(struct pieces_apply *apply,
-                           const struct store_extent_list *theirs,
-                           const struct store_extent_list *ours)
-{
-    const uint64_t a = end_left(theirs, ours), b = end_left(ours, theirs);
-    const uint64_t end = a > b ? a : b;
-
-    return is_cut(theirs, ours, &apply->met) || is_cut(ours, theirs, &apply->met) ||
-           is_longer(theirs, ours, end, &apply->met) ||
-           is_longer(ours, theirs, end, &apply->met);
-}
-
 /* --- the file --- */
 
 /* True if the file has those bytes already. */
@@ -269,63 +198,6 @@ static bool is_there(int fd, uint64_t offset, const char *data, uint64_t length)
     }
     free(have);
     return is;
-}
-
-/* False: it was cut to less here, later. */
-static bool is_last_length(const struct store_extent *cut,
-                           const struct store_extent_list *ours)
-{
-    for (size_t c = 0; c < ours->ncuts; c++) {
-        const struct store_extent *other = &ours->extent[ours->n + c];
-        if (other->offset < cut->offset && store_extent_is_newer(other, cut))
-            return false;
-    }
-    return true;
-}
-
-/* A cut to more than the file has makes it longer. No call that could cut off what is
- * written here at this moment. */
-static int lengthen(int fd, uint64_t size)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return -1;
-    if ((uint64_t)st.st_size >= size)
-        return 0;
-    return fallocate(fd, 0, (off_t)size - 1, 1);
-}
-
-/* A cut to less than the file has: what was written there before goes, and what the version had
- * from which both began. What was written here since stays; of what is written at this moment the
- * caller hears. */
-static int shorten(int fd, const struct store_extent *cut,
-                   const struct store_extent_list *ours)
-{
-    uint64_t size = cut->offset, at = size, end = size;
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return -1;
-    if ((uint64_t)st.st_size <= size)
-        return 0;
-    for (size_t i = 0; i < ours->n + ours->ncuts; i++) {
-        const struct store_extent *since = &ours->extent[i];
-        if (since->offset + since->length > end && !store_extent_is_newer(cut, since))
-            end = since->offset + since->length;
-    }
-    for (size_t i = 0; i <= ours->n; i++) {
-        const struct store_extent *write = i < ours->n ? &ours->extent[i] : NULL;
-        uint64_t until = write ? write->offset : end;
-        if (write && store_extent_is_newer(cut, write))
-            continue;
-        if (until > at && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                    (off_t)at, (off_t)(until - at)) < 0)
-            return -1;
-        if (write && write->offset + write->length > at)
-            at = write->offset + write->length;
-    }
-    return (uint64_t)st.st_size > end ? ftruncate(fd, (off_t)end) : 0;
 }
 
 /* What of one piece is to be written: all but what was written here later. Only decided if
@@ -405,13 +277,12 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
     const char *data = pieces->data;
     size_t n = 0, m = 0;
 
-    if (lengths_differ(apply, list, &ours->all)) {
+    if (pieces_lengths_differ(list, &ours->all, &apply->met)) {
         errno = EEXIST;
         return -1;
     }
-    for (size_t c = 0; write && c < list->ncuts; c++)
-        if (shorten(fd, &list->extent[list->n + c], &ours->all) < 0)
-            return -1;
+    if (write && pieces_shorten(fd, list, &ours->all) < 0)
+        return -1;
     for (size_t i = 0; i < list->n; i++) {
         struct store_extent piece = store_extent_list_left_of(&list->extent[i], &ours->all);
         data += PIECE_HEAD;
@@ -419,11 +290,7 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
             return -1;
         data += list->extent[i].length;
     }
-    for (size_t c = 0; write && c < list->ncuts; c++)
-        if (is_last_length(&list->extent[list->n + c], &ours->all) &&
-            lengthen(fd, list->extent[list->n + c].offset) < 0)
-            return -1;
-    return 0;
+    return write ? pieces_lengthen(fd, list, &ours->all) : 0;
 }
 
 static int record(const struct pieces_apply *apply, const struct store_extent_list *list)
@@ -450,12 +317,40 @@ static bool has_met(struct pieces_apply *apply, const struct ours *ours,
     struct store_extent behind = {.offset = INT64_MAX};
     struct store_extent_list cut = {.extent = &behind, .n = 1};
 
-    for (size_t c = 0; c < list->ncuts; c++)
-        if (list->extent[list->n + c].offset < behind.offset)
-            behind.offset = list->extent[list->n + c].offset;
+    for (size_t c = 0; c < list->ncuts; c++) {
+        const struct store_extent *end = &list->extent[list->n + c];
+        if (end->offset < behind.offset)
+            behind.offset = end->offset;
+        if (end->last > behind.last)
+            behind.last = end->last;
+    }
     behind.length = INT64_MAX - behind.offset;
     return store_extent_list_changed(&ours->local, &now->local, list, true, &apply->met) ||
-           store_extent_list_changed(&ours->local, &now->local, &cut, false, &apply->met);
+           (list->ncuts &&
+            store_extent_list_changed(&ours->local, &now->local, &cut, true, &apply->met));
+}
+
+/* 0 or -1: ENOTUNIQ, or as ours_read(). A program that has added a range since then takes it back, for the file is held,
+ * unless it has seen that too often: for that it is waited a moment, of which no event tells. */
+static int look_again(struct pieces_apply *apply, const struct ours *ours,
+                      const struct store_extent_list *list)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_PAUSE};
+    struct ours now;
+
+    for (unsigned i = 0; i <= LOOKS; i++) {
+        bool met;
+        if (i)
+            nanosleep(&pause, NULL);
+        if (ours_read(apply, &now) < 0)
+            return -1;
+        met = has_met(apply, ours, &now, list);
+        ours_free(&now);
+        if (!met)
+            return 0;
+    }
+    errno = ENOTUNIQ;
+    return -1;
 }
 
 /* Our file is a copy of a version that has them, of which nothing is known (unless another open was quicker). From
@@ -500,7 +395,7 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
 {
     const struct store_identity *id = &apply->identity;
     struct dyad_base base;
-    struct ours ours, now;
+    struct ours ours;
     int rc;
 
     if (apply->history)
@@ -522,13 +417,8 @@ static int put(struct pieces_apply *apply, int fd, struct pieces *pieces)
         rc = record(apply, &pieces->list);
     if (rc == 0)
         rc = put_pieces(apply, fd, pieces, &ours, true);
-    if (rc == 0 && (rc = ours_read(apply, &now)) == 0) {
-        if (has_met(apply, &ours, &now, &pieces->list)) {
-            errno = ENOTUNIQ;
-            rc = -1;
-        }
-        ours_free(&now);
-    }
+    if (rc == 0)
+        rc = look_again(apply, &ours, &pieces->list);
     ours_free(&ours);
     return rc;
 }

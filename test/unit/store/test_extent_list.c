@@ -157,6 +157,20 @@ static void test_gone_on(void **state)
     where.extent = &older;
     is.first = 110; /* another write */
     assert_true(store_extent_list_changed(&before, &now, &where, true, NULL));
+
+    /* The same of a cut, and of what lies behind it. */
+    was = is = (struct store_extent){10, 0, 100, 100};
+    is.last = 120;
+    before.n = now.n = 0;
+    before.ncuts = now.ncuts = 1;
+    assert_true(store_extent_list_changed(&before, &now, &where, false, NULL));
+    assert_false(store_extent_list_changed(&before, &now, &where, true, NULL));
+    where.extent = &same;
+    assert_true(store_extent_list_changed(&before, &now, &where, true, NULL));
+    same.length = 2; /* not behind it */
+    assert_false(store_extent_list_changed(&before, &now, &where, true, NULL));
+    is.offset = 9;
+    assert_true(store_extent_list_changed(&before, &now, &where, true, NULL));
 }
 
 /* Of another list, or of the list itself. */

@@ -320,6 +320,38 @@ static void test_newer(void **state)
     is(list_of(1, born, node, 0), "100+10");
 }
 
+/* A cut that is under way is shown when it has ended; one that has failed is none. What it has taken away is not
+ * shown, whoever has written it. */
+static void test_cuts(void **state)
+{
+    const uint64_t born = NOW, node = STORE_EXTENTS_OTHER | 5;
+    const struct store_extent theirs = {10, 10, born - 5, born - 5};
+    struct store_extent_list list;
+    bool unended;
+    uint64_t a;
+
+    (void)state;
+    assert_true(store_extents_end(extents, add(1, 7, 0, 0, 8), 8, 8));
+    assert_true(store_extents_add_other(extents, 1, born, node, &theirs));
+    usleep(10);
+    a = store_extents_add(extents, 1, born, 7, 0, 30, 0);
+    assert_true(store_extents_end(extents, a, 30, ~30ull));
+    is(list_of(1, born, 0, 0), "0+8 10+10");
+    a = store_extents_add(extents, 1, born, 7, 0, 4, 0);
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, 0, 0, &list, &unended), 0);
+    is(list, "0+4");
+    assert_true(unended);
+    assert_true(store_extents_end(extents, a, 4, 4));
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, 7, 0, &list, &unended), 0);
+    is(list, "");
+    assert_int_equal(
+        store_extents_list_newer(extents, 1, born, NULL, 0, 0, &list, &unended), 0);
+    is(list, "0+4 |4");
+    assert_false(unended);
+}
+
 /* What was written since the file was some version; the first such place counts. */
 static void test_version(void **state)
 {
@@ -517,6 +549,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cover, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version, setup, teardown),
         cmocka_unit_test_setup_teardown(test_published, setup, teardown),
         cmocka_unit_test_setup_teardown(test_any, setup, teardown),

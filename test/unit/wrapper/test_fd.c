@@ -101,7 +101,8 @@ static void write_await(engine_token token, int fd)
 {
     assert_int_equal(token, recorded);
     assert_true(fd >= 0);
-    assert_int_equal(record_ended_at, record_offset); /* as if nothing had been written */
+    /* As if nothing had been written, or cut. */
+    assert_int_equal(record_ended_at, record_length ? record_offset : ~record_offset);
     nawaited++;
 }
 
@@ -367,9 +368,13 @@ static void test_recorded(void **state)
     assert_int_equal(wrapper_fd_record(fd, 33, 1), 75);
     assert_int_equal(nawaited, 1);
     assert_int_equal(record_last, 0);
+    assert_int_equal(record_ended_at, 33); /* taken back */
+    holds = 1;
+    assert_int_equal(wrapper_fd_record(fd, 0, 0), 42); /* a cut waits, too */
+    assert_int_equal(nawaited, 2);
     holds = 100; /* the holder was killed */
     assert_int_equal(wrapper_fd_record(fd, 34, 1), 76);
-    assert_int_equal(nawaited, 4);
+    assert_int_equal(nawaited, 5);
     holds = 0;
     wrapper_fd_unrecord(fd);
     assert_int_equal(recorded, 0);
