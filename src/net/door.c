@@ -12,8 +12,9 @@
  *              other end's proof                  had reset it
  *   OPEN       UCX's; so is who was let in        UCX closes it
  *
- * UCX also connects by itself: once more, where it has failed; and to one that has connected to us, at another address, when
- * it has a request of that one: which came by the last recv().
+ * UCX also connects by itself: once more, where it has failed, right after it has closed what was not OPEN, or has received
+ * an error from it; and to one that has connected to us, at another address, when it has a request of that one: which came by
+ * the last recv(). So one name is enough (`heard`). It is none that lasts: an address may be another rank's by then.
  *
  * `sides` is the loop thread's; UCX's own thread, which accepts, only looks a listening one up.
  */
@@ -131,29 +132,6 @@ int net_door_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 /* --- the connecting end --- */
 
-static struct door_peer target_peer(struct net_door *door, const struct sockaddr *addr)
-{
-    struct door_target *target;
-    uint8_t end[DOOR_END_LEN];
-    struct door_peer peer = {.rank = door->whom};
-
-    door_put_end(end, addr);
-    HASH_FIND(hh, door->targets, end, sizeof(end), target);
-    if (peer.rank == DYAD_RANK_NONE)
-        peer = target ? target->peer : door->heard;
-    if (!target && (target = calloc(1, sizeof(*target)))) {
-        memcpy(target->end, end, sizeof(end));
-        HASH_ADD(hh, door->targets, end, sizeof(end), target);
-        if (!target->hh.tbl) {
-            free(target);
-            target = NULL;
-        }
-    }
-    if (target)
-        target->peer = peer;
-    return peer;
-}
-
 int net_door_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
     struct side *side;
@@ -167,7 +145,8 @@ int net_door_connect(int fd, const struct sockaddr *addr, socklen_t len)
         errno = ECONNREFUSED;
         return -1;
     }
-    peer = target_peer(here, addr);
+    peer =
+        here->whom == DYAD_RANK_NONE ? here->heard : (struct door_peer){.rank = here->whom};
     rc = net_door_real()->connect(fd, addr, len);
     if (rc < 0 && errno != EINPROGRESS) {
         free(side);
@@ -324,6 +303,8 @@ int net_door_close(int fd)
 {
     struct side *side = side_of(fd);
 
+    if (side && (side->kind == CONNECTS || side->kind == AWAITS))
+        side->door->heard = side->peer;
     if (side)
         side_free(fd, side);
     return net_door_real()->close(fd);
@@ -408,7 +389,6 @@ void net_door_shut(struct net_door *door)
 void net_door_destroy(struct net_door *door)
 {
     struct door_nonce *nonce, *tmp;
-    struct door_target *target, *next;
 
     if (!door)
         return;
@@ -422,11 +402,6 @@ void net_door_destroy(struct net_door *door)
     {
         HASH_DEL(door->nonces, nonce);
         free(nonce);
-    }
-    HASH_ITER(hh, door->targets, target, next)
-    {
-        HASH_DEL(door->targets, target);
-        free(target);
     }
     if (here == door)
         here = NULL;

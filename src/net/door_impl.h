@@ -47,12 +47,6 @@ struct door_peer {
     uint32_t rank, incarnation;
 };
 
-struct door_target { /* UCX may connect there once more, by itself */
-    UT_hash_handle hh;
-    uint8_t end[DOOR_END_LEN];
-    struct door_peer peer;
-};
-
 struct net_door {
     const struct net_door_ops *ops;
     void *arg;
@@ -65,9 +59,9 @@ struct net_door {
     struct net_timer *timer; /* guests' time, and pauses */
     uint64_t due;            /* it is set for; 0: it is not */
     struct door_nonce *nonces;
-    struct door_target *targets;
-    uint32_t whom;          /* UCX is about to connect to, or NONE */
-    struct door_peer heard; /* the last from whom UCX has received; rank NONE: nobody */
+    uint32_t whom; /* UCX is about to connect to, or NONE */
+    struct door_peer
+        heard; /* whom UCX means when it connects by itself; rank NONE: nobody */
     uint64_t refused, refused_logged, logged_at;
     bool encrypts;
     uint8_t record[DOOR_TEXT_OF_RECORD + 64]; /* the one that is just being sent */

@@ -458,6 +458,20 @@ static void test_whom(void **state)
     net_door_close(in);
     net_door_close(fd);
     assert_int_equal(net_door_refused(door), 0);
+
+    /* Where a rank was that has ended there is another one now, from which UCX has heard. */
+    fd = connects(1);
+    assert_int_equal(says_hello(fd), 5);
+    turn(10);
+    assert_true((in = accepts()) >= 0);
+    net_door_recv(fd, got, sizeof(got), 0); /* but the proof */
+    net_door_close(fd);
+    assert_int_equal(net_door_recv(in, got, sizeof(got), 0), 5); /* from rank 7 */
+    fd = connects(DYAD_RANK_NONE);
+    assert_int_equal(says_hello(fd), 5);
+    assert_int_equal(means, 7);
+    net_door_close(in);
+    net_door_close(fd);
 }
 
 /* The loop is busy for longer than a guest has: what he has said is heard. And of two listening sockets one does not keep the
