@@ -35,6 +35,7 @@
 
 #include "net/door_impl.h"
 #include "net/door_real.h"
+#include "util/clock.h"
 #include "util/entry.h"
 #include "util/log.h"
 
@@ -167,9 +168,10 @@ static bool introduce(struct side *side, int fd)
     socklen_t len = sizeof(addr);
 
     if (!door->ops->introduce(door->arg, &token) ||
-        net_auth_random(token.nonce, sizeof(token.nonce)) < 0 ||
+        net_auth_random(token.random, sizeof(token.random)) < 0 ||
         net_door_real()->getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
         return false;
+    token.number = ++door->number;
     token.encrypts = door->encrypts;
     door_put_end(token.ends[0], (struct sockaddr *)&addr);
     len = sizeof(addr);
@@ -334,6 +336,7 @@ struct net_door *net_door_create(struct net_loop *loop, const struct net_door_op
     *door = (struct net_door){.ops = ops,
                               .arg = arg,
                               .guests_max = door_guests_max(),
+                              .number = util_clock_wall_ns(),
                               .whom = DYAD_RANK_NONE,
                               .heard.rank = DYAD_RANK_NONE};
     if ((door->epoll = epoll_create1(EPOLL_CLOEXEC)) < 0)
@@ -388,7 +391,7 @@ void net_door_shut(struct net_door *door)
 
 void net_door_destroy(struct net_door *door)
 {
-    struct door_nonce *nonce, *tmp;
+    struct door_caller *caller, *tmp;
 
     if (!door)
         return;
@@ -398,10 +401,10 @@ void net_door_destroy(struct net_door *door)
         if (side && side->door == door)
             side_free(fd, side);
     }
-    HASH_ITER(hh, door->nonces, nonce, tmp)
+    HASH_ITER(hh, door->callers, caller, tmp)
     {
-        HASH_DEL(door->nonces, nonce);
-        free(nonce);
+        HASH_DEL(door->callers, caller);
+        free(caller);
     }
     if (here == door)
         here = NULL;

@@ -6,8 +6,8 @@
  * what UCX sends, and gives UCX nothing of what comes before the other end has proved itself, too.
  *
  *   connecting end                          listening end
- *   token: who, to whom, a nonce, both
- *   ends' addresses, MAC             ---->  verified; a nonce counts once; else it is closed
+ *   token: who, to whom, a number, both
+ *   ends' addresses, MAC             ---->  verified; a number counts once; else it is closed
  *   verified, else it is closed      <----  proof: MAC over the token by the same key
  *   UCX                              <--->  UCX, encrypted where that is asked for (door_stream.c)
  *
@@ -31,7 +31,8 @@ struct net_door_token {
     uint8_t flags; /* as of a frame: whose key it is */
     bool encrypts; /* what follows is encrypted (the door's own) */
     uint32_t from, from_incarnation, to, to_incarnation;
-    uint8_t nonce[16];
+    uint64_t number; /* of the process; each is used once (door_guests.c) */
+    uint8_t random[8];
     uint8_t ends[2][20]; /* the connecting end's address, and the listening end's */
 };
 

@@ -29,7 +29,6 @@
 #define GUEST_TIME   (5 * UTIL_NSEC_PER_SEC)
 #define GUEST_YOUNG  (50 * UTIL_NSEC_PER_MSEC) /* his token may be on its way */
 #define PAUSE        (20 * UTIL_NSEC_PER_MSEC)
-#define NONCES       (1u << 20)
 #define LOG_INTERVAL (10 * UTIL_NSEC_PER_SEC)
 
 struct door_guest {
@@ -78,19 +77,59 @@ static int watch(const struct net_door *door, int op, int fd, uint32_t events,
     return epoll_ctl(door->epoll, op, fd, &event);
 }
 
-static bool is_new(struct net_door *door, const uint8_t nonce[16])
+static struct door_caller *caller_of(struct net_door *door, uint32_t from)
 {
-    struct door_nonce *known;
+    struct door_caller *caller;
 
-    HASH_FIND(hh, door->nonces, nonce, 16, known);
-    if (known || HASH_COUNT(door->nonces) >= NONCES || !(known = calloc(1, sizeof(*known))))
+    HASH_FIND(hh, door->callers, &from, sizeof(from), caller);
+    if (caller || !(caller = calloc(1, sizeof(*caller))))
+        return caller;
+    caller->from = from;
+    HASH_ADD(hh, door->callers, from, sizeof(from), caller);
+    if (caller->hh.tbl)
+        return caller;
+    free(caller);
+    return NULL;
+}
+
+/* A token that was heard on its way could come once more, from the same address. So a process counts its tokens, and of each
+ * rank (or promoted guest) those are remembered of the newest incarnation, among the last DOOR_WINDOW numbers; what is older
+ * is refused, whether it was seen or not. So what was seen is remembered or refused, and the memory is bounded by the ranks,
+ * however long the session lasts. Who is refused for nothing, because so many have overtaken him, connects anew.
+ *
+ * A process begins to count at the time of day in ns, so one whose incarnation came before (.dyad was removed) goes on above.
+ *
+ * No random number of ours is in it, which would make this needless: UCX speaks right behind the token, by sends that block
+ * and, where it connects to an endpoint that it knows, with data; an answer would have to come before. */
+bool door_is_new(struct net_door *door, const struct net_door_token *token)
+{
+    struct door_caller *caller = caller_of(door, token->from);
+    const uint64_t number = token->number, bit = UINT64_C(1) << number % 64;
+    uint64_t *word;
+
+    if (!caller || token->from_incarnation < caller->incarnation)
         return false;
-    memcpy(known->nonce, nonce, 16);
-    HASH_ADD(hh, door->nonces, nonce, 16, known);
-    if (known->hh.tbl)
-        return true;
-    free(known);
-    return false;
+    if (token->from_incarnation > caller->incarnation) {
+        caller->incarnation = token->from_incarnation;
+        caller->last = 0;
+        memset(caller->seen, 0, sizeof(caller->seen));
+    }
+    if (number <= caller->last && caller->last - number >= DOOR_WINDOW)
+        return false;
+    if (number > caller->last && number - caller->last >= DOOR_WINDOW) {
+        caller->last = number;
+        memset(caller->seen, 0, sizeof(caller->seen));
+    }
+    while (caller->last < number) {
+        caller->last++;
+        caller->seen[caller->last % DOOR_WINDOW / 64] &=
+            ~(UINT64_C(1) << caller->last % 64);
+    }
+    word = &caller->seen[number % DOOR_WINDOW / 64];
+    if (*word & bit)
+        return false;
+    *word |= bit;
+    return true;
 }
 
 /* NULL: it is let in; or why not. */
@@ -117,7 +156,7 @@ static const char *judge(struct door_guest *guest, struct net_door_token *token)
         return "its addresses are others on the way (NAT)";
     if (token->encrypts != door->encrypts)
         return "it has another value of DYAD_ENCRYPT";
-    return is_new(door, token->nonce) ? NULL : "it was seen before";
+    return door_is_new(door, token) ? NULL : "it was seen before";
 }
 
 /* UCX is told by the event. */

@@ -16,6 +16,8 @@
 #define DOOR_PROOF_LEN NET_AUTH_TAG_LEN
 #define DOOR_END_LEN   20    /* an address */
 #define DOOR_SIDES     65536 /* descriptors */
+#define DOOR_WINDOW \
+    1024 /* connections of a process that may overtake one of them on the way */
 
 #define DOOR_TEXT_OF_RECORD (64u << 10) /* UCX sends at most so much at once (worker.c) */
 
@@ -38,9 +40,12 @@ struct door_listener {
     struct door_ready *ready; /* which UCX's own thread takes, under the lock */
 };
 
-struct door_nonce {
+struct door_caller { /* a rank, or promoted guest, that has connected to us */
     UT_hash_handle hh;
-    uint8_t nonce[16];
+    uint32_t from, incarnation;
+    uint64_t last; /* the highest number that was let in */
+    uint64_t seen[DOOR_WINDOW /
+                  64]; /* bit n % DOOR_WINDOW: so was n, above last - DOOR_WINDOW */
 };
 
 struct door_peer {
@@ -58,8 +63,9 @@ struct net_door {
     bool paused;             /* the listening sockets are left alone for a moment */
     struct net_timer *timer; /* guests' time, and pauses */
     uint64_t due;            /* it is set for; 0: it is not */
-    struct door_nonce *nonces;
-    uint32_t whom; /* UCX is about to connect to, or NONE */
+    struct door_caller *callers;
+    uint64_t number; /* of the last token that we have made */
+    uint32_t whom;   /* UCX is about to connect to, or NONE */
     struct door_peer
         heard; /* whom UCX means when it connects by itself; rank NONE: nobody */
     uint64_t refused, refused_logged, logged_at;
@@ -113,6 +119,8 @@ int door_listener_take(struct door_listener *listener, struct sockaddr *addr,
                        socklen_t *len, struct door_peer *peer, struct door_stream **stream);
 /* How many there may be at once. */
 unsigned door_guests_max(void);
+/* True if a token that is right was not seen before: then it is now. */
+bool door_is_new(struct net_door *door, const struct net_door_token *token);
 /* The guests go. */
 void door_guests_free(struct net_door *door);
 /* Timer of the door. */

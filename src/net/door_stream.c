@@ -2,7 +2,10 @@
  * door_stream.c - what UCX sends over a connection, encrypted (DYAD_ENCRYPT)
  *
  * Behind token and proof a connection carries records: length of the text u32, text, tag. Each direction has a key of its own,
- * that of the members expanded over the token's text (HKDF-Expand, RFC 5869), in which a nonce makes each connection another.
+ * that of the members expanded over the token's text (HKDF-Expand, RFC 5869). What makes each connection another there: a
+ * number that its process has used for no other and that began at the time of day, and random bytes. So keys come twice only
+ * if an incarnation does, at the same ns, from the same port, with the same randomness (a copy of the machine's memory); and
+ * the listening end never uses one twice, for it takes no token twice.
  *
  * UCX waits for its socket by epoll, level-triggered, so two things hold. A record that the kernel has taken in part counts as
  * not taken, until it has: UCX comes with the same bytes again. And the last byte of a record stays in the kernel as long as

@@ -7,7 +7,7 @@
 #include "net/codec.h"
 #include "net/door_impl.h"
 
-#define VERSION 1
+#define VERSION 2
 
 /* No frame begins like this (worker_impl.h). */
 const char door_magic[8] = "dyadDOOR";
@@ -47,7 +47,8 @@ static void walk_token(struct codec *c, struct net_door_token *token)
     codec_u32(c, &token->from_incarnation);
     codec_u32(c, &token->to);
     codec_u32(c, &token->to_incarnation);
-    codec_bytes(c, token->nonce, sizeof(token->nonce));
+    codec_u64(c, &token->number);
+    codec_bytes(c, token->random, sizeof(token->random));
     codec_bytes(c, token->ends, sizeof(token->ends));
 }
 

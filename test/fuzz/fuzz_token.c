@@ -35,7 +35,8 @@ void fuzz_seeds(void)
                                    .from_incarnation = 2,
                                    .to = 3,
                                    .to_incarnation = 4,
-                                   .nonce = "a nonce of bytes"};
+                                   .number = 1764000000000000005,
+                                   .random = "8 bytes."};
     const struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons(4711)};
     const struct sockaddr_in6 to = {.sin6_family = AF_INET6,
                                     .sin6_port = htons(80),

