@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RDMA_DIR "/sys/class/infiniband"
 
@@ -150,21 +151,74 @@ static bool add_loopback(char *list, size_t size)
     return found;
 }
 
-void net_devices_local(char *list, size_t size)
+static bool add_rdma(char *list, size_t size)
 {
+    DIR *dir = opendir(RDMA_DIR);
     struct dirent *device;
-    DIR *dir = NULL;
-    bool fits;
+    bool fits = true;
 
-    list[0] = '\0';
-    fits = add_loopback(list, size);
-    if (fits)
-        dir = opendir(RDMA_DIR);
     while (dir && fits && (device = readdir(dir)))
         if (device->d_name[0] != '.')
             fits = add_ports(list, size, device->d_name);
     if (dir)
         closedir(dir);
-    if (!fits)
+    return fits;
+}
+
+void net_devices_local(char *list, size_t size)
+{
+    list[0] = '\0';
+    if (!add_loopback(list, size) || !add_rdma(list, size))
         list[0] = '\0';
+}
+
+/* eth0, mlx5_0:1, or mlx5_0, which newer UCX takes for all of its ports. */
+static bool exists(const char *name)
+{
+    const char *port = strchr(name, ':');
+    char path[PATH_MAX];
+
+    if (strcmp(name, "all") == 0 || (!port && if_nametoindex(name) > 0))
+        return true;
+    if (!name[0] || name[0] == '.' || strchr(name, '/'))
+        return false;
+    snprintf(path, sizeof(path), RDMA_DIR "/%.*s%s%s", (int)strcspn(name, ":"), name,
+             port ? "/ports/" : "", port ? port + 1 : "");
+    return access(path, F_OK) == 0;
+}
+
+static void list_all(char *list, size_t size)
+{
+    struct if_nameindex *all = if_nameindex();
+    bool fits = true;
+
+    list[0] = '\0';
+    for (const struct if_nameindex *i = all; i && i->if_index && fits; i++)
+        fits = add(list, size, i->if_name, NULL);
+    if (all)
+        if_freenameindex(all);
+    if (fits)
+        add_rdma(list, size);
+}
+
+enum net_devices_there net_devices_look(const char *devices, char *missing, size_t size,
+                                        char *there, size_t there_size)
+{
+    bool all = true, none = devices[0] != '^';
+    char name[64];
+    size_t len;
+
+    for (devices += devices[0] == '^';; devices += len + 1) {
+        len = strcspn(devices, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)len, devices);
+        if (exists(name)) {
+            none = false;
+        } else if (all) {
+            snprintf(missing, size, "%s", name);
+            list_all(there, there_size);
+            all = false;
+        }
+        if (!devices[len])
+            return all ? NET_DEVICES_ALL : none ? NET_DEVICES_NONE : NET_DEVICES_SOME;
+    }
 }

@@ -32,4 +32,11 @@ int net_devices_public(const char *devices, const char *transports,
  * listen on no address. "": the loopback device is down, or they are too many. */
 void net_devices_local(char *list, size_t size);
 
+enum net_devices_there { NET_DEVICES_ALL, NET_DEVICES_SOME, NET_DEVICES_NONE };
+
+/* Which items of such a list are devices of this host. Unless all are: the first that is none (size > 0), and what there is,
+ * as far as it fits. Of what a list leaves out ("^eth0") nothing has to be there: not NONE. */
+enum net_devices_there net_devices_look(const char *devices, char *missing, size_t size,
+                                        char *there, size_t there_size);
+
 #endif

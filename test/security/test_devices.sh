@@ -83,7 +83,13 @@ over
 
 begin 'a device that is not there' DYAD_NET_DEVICES=none0 DYAD_TIMEOUT=5
 job 12 2@n0 sh -c "$exchange" && fail "the job ends well"
-grep -q 'DYAD_NET_DEVICES' "$LOG" || fail "nothing says why: $(cat "$LOG")"
+grep -q 'DYAD_NET_DEVICES=none0: n0 has no device "none0"; it has .*eth0' "$LOG" || fail "nothing says why: $(cat "$LOG")"
+
+begin 'one that is, and one that is not: one rank of each node says so' DYAD_NET_DEVICES=eht0,eth0
+there 3@n0,n1
+listens n0 10.77.0.10
+[ "$(grep -c 'DYAD_NET_DEVICES=eht0,eth0: n[01] has no device "eht0"; it has .*eth0' "$LOG")" = 2 ] || fail "$(cat "$LOG")"
+over
 
 begin 'guests that are promoted, on one node' DYAD_PROMOTE=5 DYAD_PREFETCH=off DYAD_STATS=1 "POOL_BEGIN=$WORK/go"
 mkdir "$WORK/a" "$WORK/b"

@@ -242,17 +242,45 @@ static bool is_local(const struct member *member)
            boot_pmix_server_is_local();
 }
 
-/* One rank of each node says it, if it was not chosen. */
-static void warn_of_public(const struct member *member)
+/* One rank of each node says what is of the node. */
+static bool speaks_for_node(const struct member *member)
 {
     const uint32_t *node = member->job->node;
-    struct net_device_address first;
 
-    if (member->local || member->config->net_devices || getenv("UCX_NET_DEVICES"))
-        return;
     for (uint32_t r = 0; r < member->self.rank; r++)
         if (node[r] == node[member->self.rank])
-            return;
+            return false;
+    return true;
+}
+
+/* That some are missing is no error: one list may be for nodes that differ. False: EINVAL. */
+static bool has_devices(struct member *member)
+{
+    const char *devices = member->config->net_devices;
+    const char *node = member_node_name(member, member->self.rank);
+    enum net_devices_there found = NET_DEVICES_ALL;
+    char missing[64], there[1024];
+
+    if (devices)
+        found = net_devices_look(devices, missing, sizeof(missing), there, sizeof(there));
+    if (found == NET_DEVICES_NONE)
+        log_error("DYAD_NET_DEVICES=%s: %s has no device \"%s\"; it has %s", devices, node,
+                  missing, there);
+    else if (found == NET_DEVICES_SOME && speaks_for_node(member))
+        log_warn("DYAD_NET_DEVICES=%s: %s has no device \"%s\"; it has %s", devices, node,
+                 missing, there);
+    errno = EINVAL;
+    return found != NET_DEVICES_NONE;
+}
+
+/* If it was not chosen. */
+static void warn_of_public(const struct member *member)
+{
+    struct net_device_address first;
+
+    if (member->local || member->config->net_devices || getenv("UCX_NET_DEVICES") ||
+        !speaks_for_node(member))
+        return;
     if (net_devices_public(NULL, member->config->encrypt ? NULL : getenv("UCX_TLS"), &first,
                            1) > 0)
         log_warn(
@@ -304,7 +332,8 @@ static int links_open(struct member *member)
         net_door_leave_open();
     member->local = is_local(member);
     net_worker_use_devices(config->net_devices, member->local);
-    if (!(member->worker = net_worker_create(member->loop, &member->self,
+    if (!has_devices(member) ||
+        !(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &member->table_ops, member)) ||

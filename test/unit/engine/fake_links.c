@@ -305,6 +305,12 @@ int net_devices_public(const char *devices, const char *transports,
     return 0;
 }
 
+enum net_devices_there net_devices_look(const char *devices, char *missing, size_t size,
+                                        char *there, size_t there_size)
+{
+    return NET_DEVICES_ALL;
+}
+
 static void begin(uint32_t nranks, uint32_t nnodes, bool pmix)
 {
     assert_true(nranks <= LINKS_RANKS_MAX);

@@ -81,12 +81,51 @@ static void test_local(void **state)
     assert_string_equal(one, "");
 }
 
+/* A name that is wrong is found, and the right ones are said, as far as they fit. */
+static void test_look(void **state)
+{
+    static const char *const right[] = {"lo", "all", "lo,all", "^lo", "lo,lo"};
+    static const struct {
+        const char *list, *missing;
+        enum net_devices_there found;
+    } wrong[] = {{"none0", "none0", NET_DEVICES_NONE},
+                 {"lo,none0", "none0", NET_DEVICES_SOME},
+                 {"none1,none0,lo", "none1", NET_DEVICES_SOME},
+                 {"none1,none0", "none1", NET_DEVICES_NONE},
+                 {"^none0", "none0", NET_DEVICES_SOME},
+                 {"lo:1", "lo:1", NET_DEVICES_NONE},
+                 {"mlx9_99:1,lo", "mlx9_99:1", NET_DEVICES_SOME},
+                 {"lo,", "", NET_DEVICES_SOME},
+                 {" lo", " lo", NET_DEVICES_NONE},
+                 {"../../..", "../../..", NET_DEVICES_NONE},
+                 {"..", "..", NET_DEVICES_NONE}};
+    char missing[16], there[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++)
+        assert_int_equal(
+            net_devices_look(right[i], missing, sizeof(missing), there, sizeof(there)),
+            NET_DEVICES_ALL);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_int_equal(
+            net_devices_look(wrong[i].list, missing, sizeof(missing), there, sizeof(there)),
+            wrong[i].found);
+        assert_string_equal(missing, wrong[i].missing);
+        assert_true(strcmp(there, "lo") == 0 || strstr(there, "lo,") ||
+                    strstr(there, ",lo"));
+    }
+    assert_int_equal(net_devices_look("none0", missing, 3, there, 1), NET_DEVICES_NONE);
+    assert_string_equal(missing, "no");
+    assert_string_equal(there, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_private),
         cmocka_unit_test(test_host),
         cmocka_unit_test(test_local),
+        cmocka_unit_test(test_look),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
