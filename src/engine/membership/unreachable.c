@@ -4,13 +4,15 @@
  * A rank whose connection broke has died, is in exec, or is beyond a cut link; one that
  * is silent may be stopped. A rank that leaves a request unanswered becomes suspect
  * (suspect()), and unreachable if it is silent for as long again. An unreachable rank is
- * asked on a new connection, with growing pauses (ask()); two in a row that are refused at
- * once prove that it is gone (unreachable_unanswered()). One that is lost and not gone
- * is missing, for however long. docs/reliability.md, "Deaths, cuts, stops".
+ * asked on a new connection, with growing pauses (ask()); after two in a row that are
+ * refused at once it counts as gone (unreachable_unanswered()), which ends what waits for
+ * it, and is asked more seldom. One that is lost and not gone is missing, for however long.
+ * docs/reliability.md, "Deaths, cuts, stops".
  *
  * What could go wrong: our own stop looks like the others' silence (resumed()); a rank
  * answers, and sends no bytes (unreachable_unserved()); our node is the one that is cut
- * off (unreachable_refused()); a rank's address is out of date (ask()).
+ * off (unreachable_refused()); a rank's address is out of date (ask()); somebody else has
+ * refused the connections in a living rank's name (GONE_MAX).
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -33,6 +35,9 @@
 #define ASK_MAX     (16 * UTIL_NSEC_PER_SEC)
 #define ASK_SPACE   (250 * UTIL_NSEC_PER_MSEC)
 #define ASK_AT_ONCE 8
+/* ... of one that is gone, which costs two packets each time. If it lives it comes back as if
+ * it had been missing, at the latest after that. */
+#define GONE_MAX (60 * UTIL_NSEC_PER_SEC)
 /* A connection that fails as soon as this was refused, if none was under way to that node before:
  * silence takes a second at least, but ends for all that wait for the node's hardware address at
  * once. So a refusal counts if the next one, of a connection that has ASK_ALONE, is as quick. */
@@ -114,10 +119,11 @@ static bool interface_is_up(void)
 static void ask(struct member *member, uint32_t rank, uint64_t now)
 {
     struct lost_rank *l = &of(member)->rank[rank];
+    uint64_t max = l->gone ? GONE_MAX : ASK_MAX;
 
     l->asked_at = now;
     l->ask_at = now + l->pause;
-    l->pause = 2 * l->pause < ASK_MAX ? 2 * l->pause : ASK_MAX;
+    l->pause = 2 * l->pause < max ? 2 * l->pause : max;
     if (l->kept || !net_worker_peer(member->worker, rank))
         unjoined_ask_again(member, rank);
     if (net_worker_peer(member->worker, rank))
@@ -129,9 +135,10 @@ void unreachable_ask(struct member *member, uint32_t rank)
     struct lost_rank *l = &of(member)->rank[rank];
     uint64_t now = util_clock_now();
 
-    if (!l->since || l->gone || l->refused || now - l->asked_at < ASK_SPACE)
+    if (!l->since || l->refused || now - l->asked_at < ASK_SPACE)
         return;
-    l->pause = ASK_FIRST;
+    if (!l->gone)
+        l->pause = ASK_FIRST;
     ask(member, rank, now);
     due(of(member), l->ask_at);
 }
@@ -141,7 +148,7 @@ void unreachable_heard(struct member *member, uint32_t rank)
     struct lost_rank *l = &of(member)->rank[rank];
     uint64_t soon = util_clock_now() + ASK_SPACE;
 
-    if (!l->since || l->gone || (l->ask_at && l->ask_at <= soon))
+    if (!l->since || (l->ask_at && l->ask_at <= soon))
         return;
     l->refused = false;
     l->ask_at = soon;
@@ -162,8 +169,9 @@ bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t be
 
 /* Two connections in a row that are refused at once say that nobody listens at the rank's
  * address: the rank is gone for good, or comes back as another incarnation, which
- * introduces itself. So it is not asked again. A refusal at an address that may be out of
- * date proves nothing. */
+ * introduces itself. What waits for it ends now. But a firewall, or somebody on the way, may
+ * have refused them, so it is asked on. A refusal at an address that may be out of date
+ * proves nothing. */
 void unreachable_unanswered(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
@@ -185,7 +193,10 @@ void unreachable_unanswered(struct member *member, uint32_t rank)
     }
     log_info("%s is gone: nobody listens at its address", member_describe(member, rank));
     l->gone = true;
-    l->ask_at = 0;
+    l->refused = false;
+    l->pause = ASK_FIRST;
+    l->ask_at = l->asked_at + l->pause;
+    due(of(member), l->ask_at);
     tell_table(member, rank);
     partition_changed(member);
     modules_rank_changed(member, rank, MEMBER_RANK_GONE);

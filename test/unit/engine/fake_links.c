@@ -94,6 +94,7 @@ void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error)
 
 int net_worker_probe(struct net_worker *worker, uint32_t rank)
 {
+    links_rank[rank].probes++;
     return 0;
 }
 

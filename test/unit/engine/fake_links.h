@@ -22,6 +22,7 @@ struct links_rank {
     uint64_t heard;    /* when last; UINT64_MAX: all the time */
     uint64_t declined; /* when somebody at its address last did not let us in */
     unsigned pings;    /* that were sent to it */
+    unsigned probes;   /* net_worker_probe() was called for it */
     unsigned asked;    /* that it was to say that all it has published is with us */
     unsigned downs;    /* net_worker_peer_down() was called for it */
     unsigned gets;     /* the launcher was asked for it */

@@ -1,8 +1,10 @@
 /*
- * test_unreachable.c - fetches that are not served, from a rank that answers
+ * test_unreachable.c - fetches that are not served, from a rank that answers; a rank whose
+ * connections are refused
  *
  * Rank 1 is heard of at any time; is its connection taken for one that carries small
- * messages only?
+ * messages only? It is refused: does it come back if it lives, and what does it cost if it
+ * is dead?
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,6 +97,68 @@ static void test_served_in_between(void **state)
     assert_int_equal(links_rank[1].downs, 0);
 }
 
+/* Two connections in a row are refused. */
+static void refused(void)
+{
+    links_down(1);
+    links_turn(1);
+    unreachable_unanswered(links_member, 1);
+    assert_true(unreachable_is_missing(links_member, 1));
+    links_turn(0);
+    unreachable_unanswered(links_member, 1);
+    assert_false(unreachable_is_missing(links_member, 1)); /* nothing waits for it */
+    assert_int_equal(links_rank[1].missing, DHT_GONE);
+    assert_int_equal(links_rank[1].probes, 2);
+}
+
+static void pass_refused(unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds; i++) {
+        unsigned before = links_rank[1].probes;
+        links_turn(1);
+        if (links_rank[1].probes > before)
+            unreachable_unanswered(links_member, 1);
+        assert_false(unreachable_is_missing(links_member, 1));
+    }
+}
+
+/* A dead one is asked for ever, once a minute, and stays dead. */
+static void test_dead(void **state)
+{
+    (void)state;
+    refused();
+    pass_refused(4);
+    assert_int_equal(links_rank[1].probes, 5); /* after 1, 2 and 4 s */
+    pass_refused(3600);
+    assert_in_range(links_rank[1].probes, 60, 70);
+    assert_true(unreachable_has_ended(links_member, 1));
+}
+
+/* It lives: the connections were refused by somebody else. */
+static void test_refused_and_lives(void **state)
+{
+    unsigned asked;
+
+    (void)state;
+    refused();
+    pass_refused(3600);
+    asked = links_rank[1].probes;
+    unreachable_ask(links_member, 1); /* an open needs it: at once */
+    assert_int_equal(links_rank[1].probes, asked + 1);
+    unreachable_ask(links_member, 1);
+    assert_int_equal(links_rank[1].probes, asked + 1);
+    unreachable_heard(links_member, 1); /* something came from it */
+    links_turn(0.3);
+    assert_int_equal(links_rank[1].probes, asked + 2);
+    links_found(1);
+    assert_int_equal(links_rank[1].missing, DHT_MISSING); /* it is to give its word */
+    assert_true(dht_node_is_live(links_member->dht, 1));
+    assert_int_equal(unreachable_since(links_member, 1), 0);
+    asked = links_rank[1].probes;
+    links_turn(100);
+    assert_int_equal(links_rank[1].probes, asked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +166,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_small_in_between, setup, teardown),
         cmocka_unit_test_setup_teardown(test_served_in_between, setup, teardown),
         cmocka_unit_test_setup_teardown(test_heard_since, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_dead, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused_and_lives, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
