@@ -233,6 +233,7 @@ enum net_msg_type {
 #define NET_PIECES_CLOCK     0x02u /* no piece: what time is it? */
 #define NET_PIECES_SHOWN     0x04u /* in answer to a SHOW: the file is not published with it */
 #define NET_PIECES_HISTORY   0x08u /* the same, with HISTORY */
+#define NET_PIECES_GIVEN_UP  0x10u /* no piece, and no more of this id: no reply */
 /* LOCK: to give it up (NONE), or the type of lock. */
 #define NET_LOCK_NONE    0x00u
 #define NET_LOCK_READ    0x01u

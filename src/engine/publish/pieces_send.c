@@ -2,6 +2,8 @@
  * pieces_send.c - the sender's end: one chunk at a time
  *
  *   state     until                              then
+ *   in line   fewer than AT_ONCE are on their    CLOCK
+ *             way to that rank
  *   CLOCK     the taker has said often enough    READING
  *             what time it is; left out if
  *             it has done so not long ago
@@ -14,66 +16,31 @@
  * and the caller sends them to another rank of that node; if there is none it says that the two
  * files are in conflict, whether they were taken or not. What is for a reader (no mark) is not
  * looked at again: it comes once more with the next read.
+ *
+ * The taker keeps a file and a descriptor for each that is on its way, and refuses one too many (pieces_take.c). So
+ * those of closes stand in line, and what their taker lets wait for its own publish only holds up others for that
+ * taker: waits still go from higher to lower nodes only (docs/engine.md, "Pieces"). Those of reads are no more than
+ * threads that read, and such a publish may wait for them.
  */
 #include "engine/publish/pieces_send.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
-#include "engine/publish/peer_clock.h"
-#include "engine/publish/pieces.h"
+#include "engine/publish/pieces_send_impl.h"
 #include "engine/publish/produce_impl.h"
-#include "store/extents.h"
-#include "store/extents_cover.h"
-#include "store/fetch.h"
-#include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
-#include "util/read_at.h"
 
-#define CHUNK          (1u << 20)
-#define UNENDED_PAUSE  100000 /* ns */
-#define UNENDED_PAUSES 10000  /* of them: a second */
-
-struct sending {
-    struct engine_io io;
-    struct sending *prev, *next; /* utlist */
-    struct member *member;
-    struct pieces_out out;
-    struct dyad_entry entry;
-    char *upath;
-    uint64_t id;
-    int fd;                /* of the file; -1: not opened yet */
-    struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
-    struct store_extent_list list;
-    struct store_extent_list others; /* what others had written here before it was read */
-    size_t at;                       /* in the list, writes and cuts */
-    uint64_t done;                   /* bytes of that one */
-    char *data;                      /* the chunk */
-    size_t len;
-    uint64_t before; /* bytes of the chunks before */
-    bool last;
-    int error; /* of the pool's job */
-    bool reading, in_worker, answered;
-    int status; /* the answer */
-    struct store_extent met;
-    /* The taker's file was never `base`, and has said which version it was; none: it was empty. */
-    bool rebased;
-    bool clock_asked;        /* CLOCK */
-    bool closer;             /* ... for the second time: once more would not help */
-    struct peer_clock clock; /* the taker's */
-};
+#define AT_ONCE 32 /* to one rank */
 
 struct pieces_sent {
-    struct sending *sendings;
+    struct sending *sendings, *line; /* in the order of their begin */
     struct peer_clock *clocks;
 };
 
@@ -90,200 +57,14 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
            store_marks_recorded(dmd->marks, p->mark, 0, 0);
 }
 
-/* --- on a pool thread --- */
-
-/* All that is recorded; where that is too much, what was since the version. */
-static int list_of(const struct sending *s, uint64_t writer, uint64_t but,
-                   struct store_extent_list *list)
-{
-    struct store_extents *extents = s->out.dmd->extents;
-    const struct store_identity *id = &s->out.identity;
-    int rc = store_extents_list(extents, id->ino, id->btime, NULL, writer, but, list);
-
-    return rc < 0 && errno == ENODATA && s->base.time
-               ? store_extents_list(extents, id->ino, id->btime, &s->base, writer, but,
-                                    list)
-               : rc;
-}
-
-/* What a reader is to see: all whose writes have ended. A range that is being added to may have
- * been in part for long: for the end of that it is waited, of which no event tells, unless its
- * writer was killed, or its disk is slow. */
-static int list_to_show(const struct sending *s, struct store_extent_list *list)
-{
-    const struct timespec pause = {.tv_nsec = UNENDED_PAUSE};
-    const struct store_identity *id = &s->out.identity;
-    bool unended = true;
-
-    for (int i = 0; unended; i++) {
-        store_extent_list_free(list);
-        if (store_extents_list_newer(s->out.dmd->extents, id->ino, id->btime,
-                                     s->base.time ? &s->base : NULL, s->out.but,
-                                     s->out.newer, list, &unended) < 0)
-            return -1;
-        /* What another node has given may be on its way into the file. */
-        unended |= store_extents_held(s->out.dmd->extents, id->ino, id->btime);
-        if (i == UNENDED_PAUSES)
-            break;
-        if (unended)
-            nanosleep(&pause, NULL);
-    }
-    return 0;
-}
-
-static int open_file(struct sending *s)
-{
-    const struct store_identity *id = &s->out.identity;
-    struct store_extents *extents = s->out.dmd->extents;
-    const struct dyad_base *since = NULL;
-
-    s->fd = store_fetch_open_named(s->out.dmd->dir, s->upath, O_RDONLY);
-    if (s->fd < 0)
-        return -1;
-    if (!store_identity_is(s->fd, id)) {
-        errno = ESTALE;
-        return -1;
-    }
-    s->base = (struct dyad_base){.kind = DYAD_BASE_FROM};
-    if (s->out.history || (s->out.base.kind == DYAD_BASE_FROM && s->out.base.time &&
-                           store_extents_was(extents, id->ino, id->btime, &s->out.base)))
-        s->base = s->out.base;
-    else if (store_extents_version(extents, id->ino, id->btime, &s->base) &&
-             s->out.base.kind == DYAD_BASE_FROM && !s->out.base.time &&
-             store_extents_cover(extents, id->ino, id->btime, NULL, s->fd))
-        s->base = s->out.base; /* all of it is on record, from its making */
-    if (s->base.size || s->base.time)
-        since = &s->base;
-    if (!store_extents_cover(extents, id->ino, id->btime, since, s->fd)) {
-        errno = ENODATA;
-        return -1;
-    }
-    store_extent_list_free(&s->others);
-    store_extent_list_free(&s->list);
-    if (s->out.history)
-        return store_extents_list_until(extents, id->ino, id->btime, since, &s->out.until,
-                                        &s->list);
-    if (!s->out.mark)
-        return list_to_show(s, &s->list);
-    if (list_of(s, 0, s->out.mark, &s->others) < 0 ||
-        list_of(s, s->out.mark, 0, &s->list) < 0)
-        return -1;
-    /* What was cut off is no piece: other bytes, or zeros, are in its place. */
-    store_extent_list_cut_off(&s->list, &s->others);
-    store_extent_list_cut_off(&s->list, &s->list);
-    return 0;
-}
-
-/* True for a cut that counts: a later one may have made the file shorter, or it has failed. */
-static bool is_cut(const struct sending *s, const struct store_extent *extent)
-{
-    struct stat st;
-
-    return extent->length == 0 && fstat(s->fd, &st) == 0 &&
-           extent->offset <= (uint64_t)st.st_size;
-}
-
-/* A write that has not ended may be planned to go far beyond it. */
-static uint64_t end_in_file(const struct sending *s, const struct store_extent *extent)
-{
-    uint64_t end = extent->offset + extent->length;
-    struct stat st;
-
-    if (fstat(s->fd, &st) < 0 || (uint64_t)st.st_size <= extent->offset)
-        return extent->offset;
-    return end < (uint64_t)st.st_size ? end : (uint64_t)st.st_size;
-}
-
-/* The next piece, or the next part of it, into the chunk. 1: it is full; 0; -1. */
-static int read_piece(struct sending *s)
-{
-    const struct store_extent *extent = &s->list.extent[s->at];
-    struct store_extent piece = *extent;
-    uint64_t offset = extent->offset + s->done, left = extent->length - s->done;
-    size_t room = CHUNK - s->len, got;
-    ssize_t n;
-
-    if (room <= PIECE_HEAD)
-        return 1;
-    room -= PIECE_HEAD;
-    if (s->out.history) {
-        piece.length = end_in_file(s, extent) - extent->offset;
-        if (piece.length || is_cut(s, extent)) {
-            piece_put(s->data + s->len, &piece);
-            s->len += PIECE_HEAD;
-        }
-        s->at++;
-        return 0;
-    }
-    if (left > room)
-        left = room;
-    /* Less: the write has failed that was to come here, or it was cut off. */
-    if ((n = util_read_at(s->fd, s->data + s->len + PIECE_HEAD, left, offset)) < 0)
-        return -1;
-    got = (size_t)n;
-    if (got > 0 || is_cut(s, extent)) {
-        piece.offset = offset;
-        piece.length = got;
-        piece_put(s->data + s->len, &piece);
-        s->len += PIECE_HEAD + got;
-    }
-    s->done += got;
-    if (s->done >= extent->length || got < left) {
-        s->at++;
-        s->done = 0;
-    }
-    return 0;
-}
-
-/* True if others of this node may have written to our pieces since they were read. */
-static bool is_stale(const struct sending *s)
-{
-    struct store_extent_list now;
-    bool is;
-
-    if (list_of(s, 0, s->out.mark, &now) < 0)
-        return true;
-    is = store_extent_list_changed(&s->others, &now, &s->list, false, NULL);
-    store_extent_list_free(&now);
-    return is;
-}
-
-/* What of this node is sent by another close may overtake what is sent here: so the newest
- * bytes are to be sent last. */
-static void check_again(void *arg)
-{
-    struct sending *s = arg;
-
-    s->error = 0;
-    if (is_stale(s))
-        s->last = false;
-}
-
-static void read_chunk(void *arg)
-{
-    struct sending *s = arg;
-    size_t n;
-    int rc = 0;
-
-    s->error = 0;
-    s->len = 0;
-    if ((s->fd < 0 && open_file(s) < 0) || (!s->data && !(s->data = malloc(CHUNK)))) {
-        s->error = errno;
-        return;
-    }
-    n = s->list.n + s->list.ncuts;
-    while (rc == 0 && s->at < n)
-        rc = read_piece(s);
-    s->last = s->at == n;
-    if (rc < 0)
-        s->error = errno;
-}
-
-/* --- on the loop --- */
-
 static void sending_free(struct sending *s)
 {
-    DL_DELETE(OWN(s->member, pieces_sent)->sendings, s);
+    struct pieces_sent *sent = OWN(s->member, pieces_sent);
+
+    if (s->waits)
+        DL_DELETE(sent->line, s);
+    else
+        DL_DELETE(sent->sendings, s);
     util_fd_close(s->fd);
     store_extent_list_free(&s->list);
     store_extent_list_free(&s->others);
@@ -292,14 +73,46 @@ static void sending_free(struct sending *s)
     free(s);
 }
 
+static void begin_posted(void *arg);
+
+/* One of a close has ended. */
+static void begin_next(struct member *member, uint32_t rank)
+{
+    struct pieces_sent *sent = OWN(member, pieces_sent);
+    struct sending *s;
+
+    DL_FOREACH(sent->line, s)
+    {
+        if (s->out.rank != rank)
+            continue;
+        DL_DELETE(sent->line, s);
+        DL_APPEND(sent->sendings, s);
+        s->waits = false;
+        s->reading = true; /* not from inside the end of another, which this may be, too */
+        net_loop_post(member->loop, &s->post, begin_posted, s);
+        return;
+    }
+}
+
+/* Without a word the taker would wait for the rest until one of the two leaves, and does not leave before. */
 static void sending_end(struct sending *s)
 {
+    struct net_msg given_up = {.type = NET_MSG_PIECES,
+                               .flags = NET_PIECES_GIVEN_UP,
+                               .id = s->id,
+                               .entry = s->entry,
+                               .base = s->base};
     struct pieces_out out = s->out;
     struct store_extent met = s->met;
     struct member *member = s->member;
     int status = s->status;
+    bool next = out.mark && !s->waits;
 
+    if (s->begun)
+        member_send(member, out.rank, &given_up);
     sending_free(s);
+    if (next)
+        begin_next(member, out.rank);
     exit_barrier_activity(member);
     out.fn(out.arg, status, met.offset, met.length);
 }
@@ -310,7 +123,7 @@ static void read_next(struct sending *s)
 {
     s->answered = false;
     s->reading = true;
-    engine_io_submit(s->member->io, &s->io, read_chunk, chunk_read, s);
+    engine_io_submit(s->member->io, &s->io, pieces_read_chunk, chunk_read, s);
 }
 
 static void begin_anew(struct sending *s)
@@ -390,11 +203,22 @@ static void go_on(struct sending *s)
         sending_end(s);
     } else if (s->last) {
         s->reading = true;
-        engine_io_submit(s->member->io, &s->io, check_again, checked_again, s);
+        engine_io_submit(s->member->io, &s->io, pieces_check_again, checked_again, s);
     } else {
         s->before += s->len;
         read_next(s);
     }
+}
+
+static void begin_posted(void *arg)
+{
+    struct sending *s = arg;
+
+    s->reading = false;
+    if (s->answered)
+        go_on(s);
+    else if (s->member->state != MEMBER_LEAVING)
+        begin(s);
 }
 
 static void answer(struct sending *s, int status)
@@ -461,6 +285,18 @@ static void chunk_read(void *arg)
     send_message(s, &msg, s->len ? s->data : NULL);
 }
 
+static bool is_full(const struct member *member, uint32_t rank)
+{
+    const struct sending *s;
+    unsigned n = 0;
+
+    DL_FOREACH(OWN(member, pieces_sent)->sendings, s)
+    {
+        n += s->out.mark && s->out.rank == rank;
+    }
+    return n >= AT_ONCE;
+}
+
 int pieces_send(struct member *member, const struct pieces_out *out)
 {
     struct sending *s = calloc(1, sizeof(*s));
@@ -476,8 +312,13 @@ int pieces_send(struct member *member, const struct pieces_out *out)
     s->entry.upath = s->upath;
     s->id = member->next_id += 2;
     s->fd = -1;
-    DL_APPEND(OWN(member, pieces_sent)->sendings, s);
-    begin(s);
+    s->waits = s->out.mark && is_full(member, s->out.rank);
+    if (s->waits) {
+        DL_APPEND(OWN(member, pieces_sent)->line, s);
+    } else {
+        DL_APPEND(OWN(member, pieces_sent)->sendings, s);
+        begin(s);
+    }
     return 0;
 }
 
@@ -492,6 +333,7 @@ static bool reply_received(struct member *member, const struct net_msg *msg, voi
     {
         if (s->id == msg->id && s->out.rank == msg->source && !s->reading && !s->answered) {
             s->met = (struct store_extent){.offset = msg->offset, .length = msg->length};
+            s->begun = !msg->status && !s->clock_asked && !s->last;
             if (s->clock_asked)
                 peer_clock_told(&s->clock, (int64_t)msg->after);
             answer(s, msg->status);
@@ -501,12 +343,19 @@ static bool reply_received(struct member *member, const struct net_msg *msg, voi
     return true;
 }
 
+/* Who has sent them may send them to another rank now. */
 static void taker_gone(struct member *member, uint32_t rank)
 {
+    struct pieces_sent *sent = OWN(member, pieces_sent);
     struct sending *s, *tmp;
 
-    peer_clock_forget(&OWN(member, pieces_sent)->clocks, rank);
-    DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
+    peer_clock_forget(&sent->clocks, rank);
+    DL_FOREACH_SAFE(sent->line, s, tmp)
+    {
+        if (s->out.rank == rank)
+            answer(s, EHOSTUNREACH);
+    }
+    DL_FOREACH_SAFE(sent->sendings, s, tmp)
     {
         if (s->out.rank == rank && !s->answered)
             answer(s, EHOSTUNREACH);
@@ -522,21 +371,20 @@ static void taker_changed(struct member *member, uint32_t rank,
 
 static bool sending_pending(struct member *member)
 {
-    return OWN(member, pieces_sent)->sendings != NULL;
+    return OWN(member, pieces_sent)->sendings || OWN(member, pieces_sent)->line;
 }
 
 /* After the worker and the pool's threads are gone; the produces have ended. */
 static void sending_destroy(struct member *member)
 {
-    struct sending *s, *tmp;
+    struct pieces_sent *sent = OWN(member, pieces_sent);
 
-    DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
-    {
-        sending_free(s);
-    }
-    while (OWN(member, pieces_sent)->clocks)
-        peer_clock_forget(&OWN(member, pieces_sent)->clocks,
-                          OWN(member, pieces_sent)->clocks->rank);
+    while (sent->line)
+        sending_free(sent->line);
+    while (sent->sendings)
+        sending_free(sent->sendings);
+    while (sent->clocks)
+        peer_clock_forget(&sent->clocks, sent->clocks->rank);
 }
 
 const struct member_module pieces_sent_module = {

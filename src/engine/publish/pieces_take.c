@@ -378,6 +378,13 @@ static bool pieces_received(struct member *member, const struct net_msg *msg,
         reply(member, msg->source, msg->id, 0, NULL);
         return true;
     }
+    if (msg->flags & NET_PIECES_GIVEN_UP) { /* it cannot read the rest */
+        if (t && t->state == IDLE) {
+            taking_free(t);
+            exit_barrier_activity(member);
+        }
+        return true;
+    }
     if (!t && msg->offset == 0)
         t = taking_create(member, msg);
     if (!t || t->state != IDLE || msg->offset != t->apply.size) {

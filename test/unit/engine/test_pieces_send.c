@@ -18,6 +18,8 @@
 #define TAKER 3
 #define AHEAD (7 * UTIL_NSEC_PER_MSEC) /* its clock, of ours */
 #define TEXT  "bytes"
+#define LARGE (1u << 20) /* of a file of two chunks, behind the text */
+#define LINE  5000       /* closes at once; the taker has room for 4096 */
 
 extern const struct member_module pieces_sent_module;
 
@@ -25,7 +27,13 @@ static struct scratch *scratch;
 static struct member member;
 static struct engine_io *io; /* the pool's only job */
 static struct net_msg sent;  /* the last message; type 0: it was answered */
-static char data[64];
+static char data[64];        /* its first bytes */
+static unsigned
+    nfirst; /* of each sending the first message; while `many` go on nothing else is kept of these */
+static bool many;
+static unsigned nended, ngiven_up;
+static struct net_post *posts, **posts_end = &posts;
+static struct pieces_out out; /* of "f" */
 static net_send_fn sent_fn;
 static void *sent_arg;
 static unsigned nquestions;
@@ -44,15 +52,42 @@ void engine_io_submit(struct engine_iopool *pool, struct engine_io *job,
     io->arg = arg;
 }
 
-/* Until the pool is idle. */
+void net_loop_post(struct net_loop *loop, struct net_post *node, net_loop_fn fn, void *arg)
+{
+    (void)loop;
+    *node = (struct net_post){.fn = fn, .arg = arg};
+    *posts_end = node;
+    posts_end = &node->next;
+}
+
+/* Until the pool and the loop are idle. */
 static void run(void)
 {
-    while (io) {
+    while (io || posts) {
         struct engine_io *job = io;
-        io = NULL;
-        job->work(job->arg);
-        job->done(job->arg);
+        struct net_post *post = posts;
+        if (job) {
+            io = NULL;
+            job->work(job->arg);
+            job->done(job->arg);
+            continue;
+        }
+        if (!(posts = post->next))
+            posts_end = &posts;
+        post->fn(post->arg);
     }
+}
+
+int member_send(struct member *m, uint32_t rank, struct net_msg *msg)
+{
+    (void)m;
+    assert_int_equal(rank, TAKER);
+    assert_int_equal(msg->type, NET_MSG_PIECES);
+    assert_int_equal(msg->flags, NET_PIECES_GIVEN_UP);
+    assert_int_equal(msg->length, 0);
+    assert_int_equal(msg->id, sent.id);
+    ngiven_up++;
+    return 0;
 }
 
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
@@ -61,11 +96,11 @@ int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *ms
     (void)worker;
     assert_int_equal(rank, TAKER);
     assert_int_equal(msg->type, NET_MSG_PIECES);
-    assert_int_equal(sent.type, 0);
-    assert_true(len <= sizeof(data));
+    assert_true(many || sent.type == 0);
+    nfirst++;
     sent = *msg;
     if (len)
-        memcpy(data, payload, len);
+        memcpy(data, payload, len < sizeof(data) ? len : sizeof(data));
     sent_fn = fn;
     sent_arg = arg;
     return 0;
@@ -86,19 +121,20 @@ void exit_barrier_activity(struct member *m)
 static void end(void *arg, int s, uint64_t m, uint64_t length)
 {
     (void)arg;
-    assert_false(ended);
+    assert_true(many || !ended);
     ended = true;
+    nended++;
     status = s;
     met = m;
     met_length = length;
 }
 
-static int setup(void **state)
+/* With so many bytes behind the text. */
+static int setup_file(void **state, size_t more)
 {
+    static struct dyad_entry entry;
     struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
-    struct dyad_entry entry = {.state = DYAD_ENTRY_PUBLISHED};
-    struct pieces_out out = {
-        .dmd = dmd, .upath = "f", .entry = &entry, .rank = TAKER, .mark = 7, .fn = end};
+    size_t len = strlen(TEXT) + more;
     int fd;
     uint64_t n;
 
@@ -106,6 +142,9 @@ static int setup(void **state)
         return -1;
     scratch = *state;
     fake_clock_begin((uint64_t)time(NULL) * UTIL_NSEC_PER_SEC);
+    entry = (struct dyad_entry){.state = DYAD_ENTRY_PUBLISHED};
+    out = (struct pieces_out){
+        .dmd = dmd, .upath = "f", .entry = &entry, .rank = TAKER, .mark = 7, .fn = end};
     member = (struct member){.state = MEMBER_JOINED};
     member.own[MODULE_pieces_sent] = calloc(1, pieces_sent_module.own.size);
     *dmd = (struct member_dmd){.dir = scratch->dir};
@@ -116,16 +155,26 @@ static int setup(void **state)
     fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT, 0644);
     if (fd < 0 || store_identity_read(fd, &out.identity) < 0)
         return -1;
-    n = store_extents_add(dmd->extents, out.identity.ino, out.identity.btime, 7, 0, 0,
-                          strlen(TEXT));
-    if (write(fd, TEXT, strlen(TEXT)) != (ssize_t)strlen(TEXT))
+    n = store_extents_add(dmd->extents, out.identity.ino, out.identity.btime, 7, 0, 0, len);
+    if (write(fd, TEXT, strlen(TEXT)) != (ssize_t)strlen(TEXT) ||
+        ftruncate(fd, (off_t)len) < 0)
         return -1;
-    store_extents_end(dmd->extents, n, strlen(TEXT), strlen(TEXT));
+    store_extents_end(dmd->extents, n, len, len);
     close(fd);
     sent = (struct net_msg){0};
-    nquestions = 0;
-    ended = false;
+    nquestions = nfirst = nended = ngiven_up = 0;
+    ended = many = false;
     return pieces_send(&member, &out);
+}
+
+static int setup(void **state)
+{
+    return setup_file(state, 0);
+}
+
+static int setup_large(void **state)
+{
+    return setup_file(state, LARGE);
 }
 
 static int teardown(void **state)
@@ -225,12 +274,93 @@ static void test_met(void **state)
     assert_int_equal(met_length, 2);
 }
 
+/* The file of the sending reads no more: as a disk with an error. */
+static void break_file(void)
+{
+    char link[64], to[4096];
+    int nowhere = open("/", O_PATH | O_DIRECTORY), broken = 0;
+
+    assert_true(nowhere >= 0);
+    for (int fd = 3; fd < 1000; fd++) {
+        ssize_t n;
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        if ((n = readlink(link, to, sizeof(to) - 1)) < 2 ||
+            memcmp(to + n - 2, "/f", 2) != 0)
+            continue;
+        assert_int_equal(dup2(nowhere, fd), fd);
+        broken++;
+    }
+    close(nowhere);
+    assert_int_equal(broken, 1);
+}
+
+/* What the taker has of it is of no use, and it is told at once. */
+static void test_unreadable(void **state)
+{
+    (void)state;
+    says_the_time(10000, 20000);
+    assert_int_equal(sent.flags, 0);
+    assert_int_equal(sent.offset, 0);
+    break_file();
+    answers((struct net_msg){0});
+    assert_true(ended);
+    assert_int_equal(status, EIO);
+    assert_int_equal(ngiven_up, 1);
+}
+
+/* Of what it has refused, or taken, or not got, it has nothing. */
+static void test_not_begun(void **state)
+{
+    (void)state;
+    says_the_time(10000, 20000);
+    answers((struct net_msg){0});
+    assert_int_equal(sent.flags, NET_PIECES_LAST);
+    assert_true(sent.offset > 0);
+    answers((struct net_msg){.status = ENOENT});
+    assert_int_equal(status, ENOENT);
+    assert_int_equal(ngiven_up, 0);
+    ended = false;
+    assert_int_equal(pieces_send(&member, &out), 0);
+    run();
+    answers((struct net_msg){.status = ENOMEM}); /* of the first chunk */
+    assert_int_equal(status, ENOMEM);
+    assert_int_equal(ngiven_up, 0);
+}
+
+/* Any number of files is closed at once: no more are on their way than the taker has room for. When it is gone
+ * all may go elsewhere. */
+static void test_line(void **state)
+{
+    unsigned first;
+
+    (void)state;
+    many = true;
+    for (unsigned i = 1; i < LINE; i++)
+        assert_int_equal(pieces_send(&member, &out), 0);
+    run();
+    first = nfirst;
+    assert_in_range(first, 1, 100);
+    answers((struct net_msg){.status = ENOENT}); /* one has ended, and the next is begun */
+    assert_int_equal(nended, 1);
+    assert_int_equal(nfirst, first + 1);
+    out.mark = 0; /* of a read: a close may wait for it */
+    assert_int_equal(pieces_send(&member, &out), 0);
+    assert_int_equal(nfirst, first + 2);
+    pieces_sent_module.peer_down(&member, TAKER);
+    run();
+    assert_int_equal(nended, LINE - first); /* the network has the others still */
+    assert_true(pieces_sent_module.pending(&member));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_sent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_met, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unreadable, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(test_not_begun, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(test_line, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -376,6 +376,31 @@ static void test_sender_gone(void **state)
     assert_false(pieces_taken_module.pending(&member));
 }
 
+/* The sender cannot read the rest: what has come is forgotten, and nothing waits for it. */
+static void test_given_up(void **state)
+{
+    struct net_msg msg = {.type = NET_MSG_PIECES,
+                          .source = SENDER,
+                          .id = sends_id,
+                          .entry = {.upath = "f", .version.counter = 4}};
+    void *payload = strdup("bytes");
+
+    (void)state;
+    memset(msg.entry.storage, 7, sizeof(msg.entry.storage));
+    assert_true(pieces_taken_module.messages[0].fn(&member, &msg, &payload, 5));
+    run();
+    assert_int_equal(answered, 0);
+    assert_true(pieces_taken_module.pending(&member));
+    answered = -1;
+    msg.flags = NET_PIECES_GIVEN_UP;
+    for (int i = 0; i < 2; i++) { /* of one that is not known, too */
+        assert_true(pieces_taken_module.messages[0].fn(&member, &msg, &payload, 0));
+        assert_false(pieces_taken_module.pending(&member));
+        assert_int_equal(answered, -1);
+    }
+    assert_int_equal(napplied, 0);
+}
+
 /* There is no record of what was written here. */
 static void test_unrecorded(void **state)
 {
@@ -425,9 +450,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_taken),      T(test_held),        T(test_first),   T(test_superseded),
-        T(test_shown),      T(test_met),         T(test_removed), T(test_sender_gone),
-        T(test_unrecorded), T(test_without_end),
+        T(test_taken),      T(test_held),     T(test_first),       T(test_superseded),
+        T(test_shown),      T(test_met),      T(test_removed),     T(test_sender_gone),
+        T(test_unrecorded), T(test_given_up), T(test_without_end),
     };
     return cmocka_run_group_tests_name("pieces_take", tests, NULL, NULL);
 }
