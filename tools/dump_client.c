@@ -3,6 +3,8 @@
  *
  * The member is a process of the same user, but perhaps of another version, or one that
  * dies while it answers: every frame is checked, and what was answered until then is kept.
+ * A rank that is broken may say anything of itself: who it is the member says that has asked
+ * it, and how many there are, the others.
  */
 #include "dump_client.h"
 
@@ -22,7 +24,8 @@
 #include "net/msg.h"
 #include "util/clock.h"
 
-#define FRAME_MAX (NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX)
+#define FRAME_MAX  (NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX)
+#define NRANKS_MAX ((json_int_t)1 << 24)
 
 /* --- who is there --- */
 
@@ -352,16 +355,12 @@ static int take_reply(struct shard **shards, const struct net_msg *msg)
 {
     json_t *page = NULL;
     struct shard *shard;
-    uint32_t rank = msg->rank;
 
-    if (msg->status == 0) {
+    if (msg->status == 0)
         page = json_loadb(msg->blob, msg->blob_len, 0, NULL);
-        json_t *number = json_object_get(page, "rank");
-        if (json_is_integer(number) && json_integer_value(number) >= 0 &&
-            json_integer_value(number) < DYAD_RANK_NONE)
-            rank = (uint32_t)json_integer_value(number);
-    }
-    if (!(shard = shard_get(shards, rank)))
+    if (!(shard = shard_get(shards, msg->rank)) ||
+        (json_is_object(page) &&
+         json_object_set_new(page, "rank", json_integer(msg->rank)) < 0))
         goto no_memory;
     shard->complete = !(msg->flags & NET_DUMP_MORE);
     if (msg->status) {
@@ -383,21 +382,36 @@ no_memory:
     return -1;
 }
 
+/* The size of the job: what most say; the least, if as many say something else. */
+static uint32_t job_size(const struct shard *shards)
+{
+    json_int_t most = 0, least = 0;
+    size_t votes = 0; /* more for `most` than for all others that it has met */
+
+    for (const struct shard *shard = shards; shard; shard = shard->hh.next) {
+        json_int_t n = json_integer_value(json_object_get(shard->json, "nranks"));
+        if (n <= 0 || n >= NRANKS_MAX)
+            continue;
+        if (!least || n < least)
+            least = n;
+        if (!votes)
+            most = n;
+        votes = n == most ? votes + 1 : votes - 1;
+    }
+    return (uint32_t)(votes ? most : least);
+}
+
 /* Every rank that ought to have answered has a shard or a reason. `why` for those that did
  * not. done: the member has reported all. */
 static int fill_missing(struct shard **shards, const struct dump_query *query, bool done,
                         const char *why)
 {
     struct shard *shard, *next;
-    json_int_t nranks = 0;
     bool slots = false;
     bool places = false; /* of a session directory: most of them are nobody's */
 
     HASH_ITER(hh, *shards, shard, next)
     {
-        json_int_t n = json_integer_value(json_object_get(shard->json, "nranks"));
-        if (n > nranks && n < (json_int_t)1 << 24)
-            nranks = n;
         /* In a ring of slots the member passes over those that nobody has had. */
         slots |= json_integer_value(json_object_get(shard->json, "absent_ranks")) > 0;
         places = places || json_object_get(shard->json, "launch");
@@ -405,7 +419,7 @@ static int fill_missing(struct shard **shards, const struct dump_query *query, b
             shard->error = why;
     }
     bool all = query->rank == DYAD_RANK_NONE;
-    uint32_t end = !all ? query->rank + 1 : places ? 0 : (uint32_t)nranks;
+    uint32_t end = !all ? query->rank + 1 : places ? 0 : job_size(*shards);
     for (uint32_t rank = all ? 0 : query->rank; rank < end; rank++) {
         if (slots && all && done)
             break;

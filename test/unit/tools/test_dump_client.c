@@ -434,6 +434,45 @@ static void test_connect(void **state)
     fake_member_stop(fake);
 }
 
+static void answer_broken(int fd, const struct net_msg *request)
+{
+    (void)request;
+    fake_member_page(fd, 1, "{\"rank\":8000000,\"nranks\":16000000,\"entries\":[1]}", 1);
+    fake_member_page(fd, 1, "{\"rank\":0,\"nranks\":16000000,\"entries\":[2]}", 0);
+    fake_member_page(fd, 0, "{\"rank\":0,\"nranks\":4}", 0);
+    fake_member_page(fd, 2, "{\"rank\":2,\"nranks\":4}", 0);
+    fake_member_done(fd, 0);
+}
+
+static void answer_broken_one(int fd, const struct net_msg *request)
+{
+    (void)request;
+    fake_member_page(fd, 1, "{\"rank\":1,\"nranks\":16000000}", 0);
+    fake_member_page(fd, 0, "{\"rank\":0,\"nranks\":3}", 0);
+    fake_member_done(fd, 0);
+}
+
+/* A rank that is broken says that it is another one, and that there are millions. */
+static void test_broken(void **state)
+{
+    (void)state;
+    json_t *d = ASK(answer_broken, ALL);
+
+    assert_non_null(d);
+    assert_int_equal(size_of(d, "shards"), 3);
+    assert_int_equal(size_of(d, "unreachable"), 1);
+    expect_unreachable(d, 0, 3, "did not answer");
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(json_integer_value(json_object_get(shard(d, i), "rank")), i);
+    assert_int_equal(size_of(shard(d, 1), "entries"), 2);
+    json_decref(d);
+    d = ASK(answer_broken_one, ALL); /* against one */
+    assert_non_null(d);
+    assert_int_equal(size_of(d, "unreachable"), 1);
+    expect_unreachable(d, 0, 2, "did not answer");
+    json_decref(d);
+}
+
 /* Many ranks: the order, and no quadratic time. */
 static void answer_many(int fd, const struct net_msg *request)
 {
@@ -468,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_no_such_rank), cmocka_unit_test(test_death),
         cmocka_unit_test(test_hang),         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_connect),      cmocka_unit_test(test_many),
+        cmocka_unit_test(test_broken),
     };
 
     snprintf(session, sizeof(session), "unit-client-%d", (int)getpid());
