@@ -23,6 +23,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "util/owner.h"
+
 #define SCRIPT_DEPTH 5 /* as deep as the kernel follows "#!" */
 
 #define NOT_SHARED "so its files would not be shared"
@@ -440,7 +442,7 @@ static const char *why_no_log(const char *path, char *buf, size_t size)
     if (strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0)
         return NULL;
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
-        if (st.st_uid != geteuid() && st.st_uid != 0) {
+        if (util_is_another(st.st_uid)) {
             snprintf(buf, size, "it is a symbolic link of user %u", (unsigned)st.st_uid);
             return buf;
         }

@@ -22,6 +22,7 @@
 #include "boot/session_trust.h"
 #include "net/devices.h"
 #include "run_check.h"
+#include "util/owner.h"
 
 #define CONTROL_DIR ".dyad" /* store/control.h */
 #define ADDRESSES   16
@@ -70,11 +71,6 @@ static void unsafe(const char *fmt, ...)
     va_end(ap);
 }
 
-static bool is_another(uid_t uid)
-{
-    return uid != geteuid() && uid != 0;
-}
-
 /* A group of the user's name, with nobody else in it, as many systems give to each. */
 static bool is_own_group(gid_t gid)
 {
@@ -113,14 +109,14 @@ static bool is_movable(const char *name, const char *path)
     char from[PATH_MAX], where[PATH_MAX];
     struct stat st;
 
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && is_another(st.st_uid)) {
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && util_is_another(st.st_uid)) {
         unsafe("%s=%s: it is a symbolic link of user %u: name the directory or file itself",
                name, path, (unsigned)st.st_uid);
         return true;
     }
     snprintf(from, sizeof(from), "%s", path);
     while (session_trust_find_above(from, where, &st)) {
-        if (is_another(st.st_uid) || open_to_others(where, &st, 022)) {
+        if (util_is_another(st.st_uid) || open_to_others(where, &st, 022)) {
             unsafe(
                 "%s=%s: other users can move it away and put another in its place, for %s "
                 "is of user %u, mode %04o: take a path below directories in which only "
@@ -170,7 +166,7 @@ static void look_at_managed(const struct run_place *place)
         unsafe("%s", err);
         return;
     }
-    if (is_another(st.st_uid)) {
+    if (util_is_another(st.st_uid)) {
         unsafe(
             "%s=%s: it is of user %u, who can read and change all that is in it: take a "
             "directory of your own",

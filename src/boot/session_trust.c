@@ -18,6 +18,7 @@
 
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/owner.h"
 
 int session_trust_make(const char *path)
 {
@@ -141,7 +142,7 @@ static bool find_above(char *real, struct stat *st)
     for (char *slash = strrchr(real, '/'); slash;
          slash = slash == real ? NULL : strrchr(real, '/')) {
         slash[slash == real] = '\0';
-        if (stat(real, st) == 0 && ((st->st_uid != 0 && st->st_uid != geteuid()) ||
+        if (stat(real, st) == 0 && (util_is_another(st->st_uid) ||
                                     ((st->st_mode & 022) && !(st->st_mode & S_ISVTX))))
             return true;
     }
@@ -164,8 +165,7 @@ void session_trust_look_above(const char *path)
 
     if (!session_trust_find_above(path, where, &st))
         return;
-    util_log(st.st_mode & 002 || (st.st_uid != 0 && st.st_uid != geteuid()) ? UTIL_LOG_WARN
-                                                                            : UTIL_LOG_INFO,
+    util_log(st.st_mode & 002 || util_is_another(st.st_uid) ? UTIL_LOG_WARN : UTIL_LOG_INFO,
              "other users can move the session directory %s away, so that ranks do not "
              "find each other: %s is of user %u, mode %04o",
              path, where, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);

@@ -23,6 +23,7 @@
 #include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
+#include "util/owner.h"
 
 struct store_dir {
     int fd;
@@ -68,21 +69,6 @@ static int open_root(const char *path)
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Another user has made it where every user can (in /tmp): what lies there is that user's. */
-static bool is_strangers(int fd)
-{
-    struct stat st, above;
-    int parent;
-    bool is;
-
-    if (fstat(fd, &st) < 0 || st.st_uid == geteuid() || st.st_uid == 0)
-        return false;
-    parent = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    is = parent >= 0 && fstat(parent, &above) == 0 && (above.st_mode & S_IWOTH);
-    util_fd_close(parent);
-    return is;
-}
-
 /* Said once: by who first makes a control directory there. */
 static void warn_of_others(const struct store_dir *dir)
 {
@@ -124,6 +110,7 @@ static const char *advice(int error)
 struct store_dir *store_dir_create(const char *path)
 {
     struct store_dir *dir = NULL;
+    struct stat st;
     int control, saved;
 
     if (path[0] != '/') {
@@ -140,7 +127,7 @@ struct store_dir *store_dir_create(const char *path)
     dir->real = realpath(path, NULL);
     if (!dir->path || !dir->real)
         goto error_close;
-    if (is_strangers(dir->fd)) {
+    if (fstat(dir->fd, &st) == 0 && util_is_strangers(&st, dir->fd, "..")) {
         errno = EPERM;
         goto error_close;
     }

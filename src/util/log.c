@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/owner.h"
+
 static struct {
     enum util_log_level level;
     char file[PATH_MAX];
@@ -48,7 +50,7 @@ static int follow(const char *path, int flags)
 
     if (link < 0)
         return -1;
-    if (fstat(link, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0) &&
+    if (fstat(link, &st) == 0 && !util_is_another(st.st_uid) &&
         (n = readlinkat(link, "", target, sizeof(target) - 1)) > 0 && target[0] == '/') {
         target[n] = '\0';
         fd = open(target, flags, 0600);
@@ -57,20 +59,15 @@ static int follow(const char *path, int flags)
     return fd;
 }
 
-/* Another user has made the file where every user can (in /tmp), and reads what comes. */
 static bool is_strangers(const char *path, const struct stat *file)
 {
-    char above[PATH_MAX];
-    struct stat st;
-    char *slash;
+    char above[PATH_MAX], *slash;
 
-    if (file->st_uid == geteuid() || file->st_uid == 0)
-        return false;
     snprintf(above, sizeof(above), "%s", path);
     if (!(slash = strrchr(above, '/')))
         return false;
     slash[1] = '\0';
-    return stat(above, &st) == 0 && (st.st_mode & S_IWOTH);
+    return util_is_strangers(file, AT_FDCWD, above);
 }
 
 /* The file, or -1. No FIFO: nobody may read it. */
