@@ -104,7 +104,7 @@ static unsigned look_around(const struct sockaddr_un *first, socklen_t first_len
 
     if (!has_first && boot_claim_holder(first, first_len, geteuid()) == BOOT_CLAIM_OURS)
         return SEEN_MEMBER;
-    for (int i = 0; i < (has_first ? 1 : LOOKS) && !(look.seen & ~SEEN_SELF); i++) {
+    for (int i = 0; i < LOOKS && !(look.seen & ~SEEN_SELF); i++) {
         (void)boot_claim_list(first, first_len, look_at, &look);
         look_up_inodes(&look);
     }

@@ -8,7 +8,9 @@
  * /proc/net/unix of its own. Columns are read at their places, so such a line with a
  * fallback name would be longer (119 bytes) than a name can be (108); what it says of a first name nobody asks that list.
  * A socket is closed between two reads of the list, and another one of its bucket in the
- * kernel's table is left out: claim_bind.c looks more than once where there are strangers.
+ * kernel's table is left out (sock_diag goes on after a batch in the same way): somebody who
+ * closes hundreds of that bucket at once hides a name from 1 look in 100, so claim_bind.c
+ * looks more than once.
  */
 #include "boot/claim_names.h"
 
@@ -164,7 +166,7 @@ int boot_claim_list(const struct sockaddr_un *first, socklen_t first_len,
                     boot_claim_visit_fn visit, void *arg)
 {
     struct listing listing = {first, first_len, visit, arg};
-    char buf[1024];
+    char buf[4096]; /* as much as the kernel gives at a time */
     size_t used = 0;
     bool skips = false; /* the rest of a line that is too long for us */
     long n;
