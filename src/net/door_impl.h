@@ -16,8 +16,7 @@
 #define DOOR_PROOF_LEN NET_AUTH_TAG_LEN
 #define DOOR_END_LEN   20    /* an address */
 #define DOOR_SIDES     65536 /* descriptors */
-#define DOOR_WINDOW \
-    1024 /* connections of a process that may overtake one of them on the way */
+#define DOOR_WINDOW    1024  /* how many tokens of a process may overtake one */
 
 #define DOOR_TEXT_OF_RECORD (64u << 10) /* UCX sends at most so much at once (worker.c) */
 
@@ -44,8 +43,8 @@ struct door_caller { /* a rank, or promoted guest, that has connected to us */
     UT_hash_handle hh;
     uint32_t from, incarnation;
     uint64_t last; /* the highest number that was let in */
-    uint64_t seen[DOOR_WINDOW /
-                  64]; /* bit n % DOOR_WINDOW: so was n, above last - DOOR_WINDOW */
+    /* Bit n % DOOR_WINDOW: so was n, which is above last - DOOR_WINDOW. */
+    uint64_t seen[DOOR_WINDOW / 64];
 };
 
 struct door_peer {
@@ -64,10 +63,9 @@ struct net_door {
     struct net_timer *timer; /* guests' time, and pauses */
     uint64_t due;            /* it is set for; 0: it is not */
     struct door_caller *callers;
-    uint64_t number; /* of the last token that we have made */
-    uint32_t whom;   /* UCX is about to connect to, or NONE */
-    struct door_peer
-        heard; /* whom UCX means when it connects by itself; rank NONE: nobody */
+    uint64_t number;        /* of the last token that we have made */
+    uint32_t whom;          /* UCX is about to connect to, or NONE */
+    struct door_peer heard; /* whom it means when it connects by itself; NONE: nobody */
     uint64_t refused, refused_logged, logged_at;
     bool encrypts;
     uint8_t record[DOOR_TEXT_OF_RECORD + 64]; /* the one that is just being sent */
