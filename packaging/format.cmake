@@ -5,6 +5,7 @@ find_program(CLANG_FORMAT NAMES clang-format-${DYAD_CLANG_FORMAT_VERSION} clang-
 
 file(GLOB_RECURSE format_sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/*.[ch] ${PROJECT_SOURCE_DIR}/include/*.h
+  ${PROJECT_SOURCE_DIR}/include/*.hpp
   ${PROJECT_SOURCE_DIR}/tools/*.[ch] ${PROJECT_SOURCE_DIR}/test/*.[ch]
   ${PROJECT_SOURCE_DIR}/test/*.cc)
 

@@ -9,7 +9,7 @@ mv "$WORK/first" "$WORK/moved"
 prefix=$WORK/moved
 libdir=$(dirname "$(find "$prefix" -name libdyad_wrapper.so)")
 for file in "$libdir/libdyad_wrapper.so" "$libdir/libdyad.so.1" "$libdir/dyad/libdyad_member.so" "$prefix/bin/dyad-run" \
-    "$prefix/bin/dyad-dht-dump" "$prefix/include/dyad/dyad.h" "$libdir/pkgconfig/dyad.pc" "$libdir/cmake/dyad/dyad-config.cmake" \
+    "$prefix/bin/dyad-dht-dump" "$prefix/include/dyad/dyad.h" "$prefix/include/dyad/stream.hpp" "$libdir/pkgconfig/dyad.pc" "$libdir/cmake/dyad/dyad-config.cmake" \
     "$prefix/share/man/man1/dyad-run.1" "$prefix/share/man/man1/dyad-dht-dump.1"; do
     [ -s "$file" ] || fail "not installed: ${file#"$prefix"/}"
 done
