@@ -402,6 +402,7 @@ class basic_filebuf_dyad : public std::basic_filebuf<CharT, Traits>
     basic_filebuf_dyad *close()
     {
         const std::string path = std::move(path_);
+        const int saved = errno;
         int error = 0;
 
         path_.clear();
@@ -420,8 +421,7 @@ class basic_filebuf_dyad : public std::basic_filebuf<CharT, Traits>
                 rc != DYAD_E_BUSY)
                 error = detail::errno_of(rc);
         }
-        if (error)
-            errno = error;
+        errno = error ? error : saved;
         return error ? nullptr : this;
     }
 
