@@ -44,10 +44,11 @@ base=("${JOB_ENV[@]}")
 for way in "${ways[@]}"; do
     for preload in "" "$PRELOAD"; do
         clean_ssd
+        rm -rf "$WORK/told" && mkdir "$WORK/told"
         JOB_ENV=("${base[@]}" "DYAD_PATH=$SSD" "PYTHONPATH=$way" PYTHONDONTWRITEBYTECODE=1 "LD_PRELOAD=$preload")
         # What CMake has installed finds its library by itself.
         [ "$way" = "$by_cmake" ] || [ -n "$preload" ] || JOB_ENV+=("DYAD_LIBRARY=$LIB/libdyad.so.1")
-        job_ok 60 1@n0 "$PYTHON" "$PROG" produce "$SSD" -- 1@n1 "$PYTHON" "$PROG" consume "$SSD"
+        job_ok 60 1@n0 "$PYTHON" "$PROG" produce "$SSD" "$WORK/told" -- 1@n1 "$PYTHON" "$PROG" consume "$SSD" "$WORK/told"
         grep -q 'produce done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
     done
 done

@@ -1,4 +1,4 @@
-"""api_python.py produce|consume DIR: the packages dyad and pydyad, on two nodes."""
+"""api_python.py produce|consume DIR SHARED: the packages dyad and pydyad, on two nodes."""
 import asyncio
 import errno
 import os
@@ -6,12 +6,13 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 
 import dyad
 from pydyad import Dyad, dyad_open
 from pydyad.bindings import DTLCommMode, DTLMode
 
-role, top = sys.argv[1], pathlib.Path(sys.argv[2])
+role, top, shared = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 
 
 def raises(kind, call, *arguments, **named):
@@ -42,13 +43,13 @@ def produce():
     with dyad_open(str(top / "sample"), "wb", dyad_ctx=io) as out:
         out.write(b"sample")
     # What the other node appends is here.
-    dyad.consume(top / "appended is ready", timeout=-1)
+    told("appended is ready")
     with dyad.open(top / "text", encoding="utf-8") as source:
         assert source.read() == "caf\u00e9\n" * 1000 + "appended\n"
     dyad.withdraw(top / "binary")
     raises(FileNotFoundError, dyad.lookup, top / "binary")
     for go in ("ctrl-c", "thread", "async"):
-        dyad.consume(top / ("waits for " + go))
+        told("waits for " + go)
         with dyad.open(top / go, "w") as out:
             out.write(go)
 
@@ -62,9 +63,14 @@ def dlio():
     return io
 
 
-def publish(name):
-    with dyad.open(top / name, "w"):
-        pass
+# Past dyad: who waits in it for the other node ends as soon as the other waits in it, too.
+def tell(name):
+    (shared / name).touch()
+
+
+def told(name):
+    while not (shared / name).exists():
+        time.sleep(0.02)
 
 
 def consume():
@@ -96,18 +102,18 @@ def consume():
     with dyad.open(top / "text", "a", encoding="utf-8") as out:
         out.write("appended\n")
     assert dyad.lookup(top / "text").size == 6009
-    publish("appended is ready")
+    tell("appended is ready")
 
     # Ctrl-C ends a wait that nothing else ends: what this waits for is only made later.
     threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
     raises(KeyboardInterrupt, dyad.consume, top / "ctrl-c", timeout=-1)
-    publish("waits for ctrl-c")
+    tell("waits for ctrl-c")
     dyad.consume(top / "ctrl-c")
 
     # Only a thread that runs while another one waits can have made what ends the wait.
     waiter = threading.Thread(target=dyad.consume, args=(top / "thread",), kwargs={"timeout": -1})
     waiter.start()
-    publish("waits for thread")
+    tell("waits for thread")
     waiter.join()
     assert (top / "thread").read_text() == "thread"
 
@@ -116,7 +122,7 @@ def consume():
         cancelled = asyncio.ensure_future(dyad.consume_async(top / "async", timeout=-1))
         await asyncio.sleep(0)
         cancelled.cancel()
-        publish("waits for async")
+        tell("waits for async")
         await asyncio.gather(*waits)
         assert cancelled.cancelled() or (await asyncio.gather(cancelled, return_exceptions=True)) and cancelled.cancelled()
         try:
