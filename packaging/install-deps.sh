@@ -31,14 +31,15 @@ debian_test="libcmocka-dev valgrind libc6-dbg clang-format-14 clang-14 libclang-
     slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge gfortran hdf5-tools netcdf-bin
     libhdf5-openmpi-dev libpnetcdf-dev
     dash busybox make perl git sqlite3 zip unzip bzip2 rsync nco vim-tiny patch bc less
-    snakemake python3-distributed tcpdump"
+    snakemake python3-distributed python3-pip python3-setuptools python3-wheel tcpdump"
 fedora_build="gcc gcc-c++ glibc-devel cmake ninja-build pkgconf-pkg-config python3 openmpi
     openmpi-devel ucx-devel pmix-devel openssl-devel jansson-devel xxhash-devel uthash-devel"
 fedora_test="libcmocka-devel valgrind clang-tools-extra clang compiler-rt mandoc libasan libubsan libtsan
     iproute util-linux procps-ng hostname tar diffutils
     slurm slurm-slurmctld slurm-slurmd munge gcc-gfortran hdf5 netcdf
     hdf5-openmpi-devel pnetcdf-openmpi-devel
-    dash busybox make perl git sqlite zip unzip bzip2 rsync nco vim-minimal patch bc less tcpdump"
+    dash busybox make perl git sqlite zip unzip bzip2 rsync nco vim-minimal patch bc less tcpdump
+    python3-pip python3-setuptools python3-wheel"
 
 if command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
     family=debian

@@ -105,7 +105,13 @@ def consume():
     tell("appended is ready")
 
     # Ctrl-C ends a wait that nothing else ends: what this waits for is only made later.
-    threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+    def interrupt():
+        main = threading.main_thread().ident
+        while sys._current_frames()[main].f_code.co_name != "interruptible":
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     raises(KeyboardInterrupt, dyad.consume, top / "ctrl-c", timeout=-1)
     tell("waits for ctrl-c")
     dyad.consume(top / "ctrl-c")
