@@ -60,9 +60,14 @@ more" ] # written by another name than that of the publish
     say "fetched, inlined, served: rank 0: $(stats 0), rank 1: $(stats 1), rank 2: $(stats 2)"
 }
 
+# Who reads while ranks are still joining may be refused the bytes by a home, and ask the owner: one that does not know yet that
+# it has heard all, or that has not heard of the reader's new process (node_home_answers.c). That is of a file or two.
 small 1
-[ "$(stats 0)" = "0 0 $((5 * 4097 + 9))" ] || fail "rank 0 has served small files, or fetched: $(stats 0)"
-[ "$(stats 1)" = "56 51 0" ] || fail "rank 1: $(stats 1)"
+read -r fetched inlined served <<<"$(stats 1)"
+[ "$fetched $served" = "56 0" ] && ((inlined >= 49 && inlined <= 51)) || fail "rank 1: $(stats 1)"
+read -r fetched inlined_0 served <<<"$(stats 0)"
+[ "$fetched $inlined_0" = "0 0" ] && ((served >= 5 * 4097 + 9 && served <= 5 * 4097 + 9 + (51 - inlined) * 4096)) ||
+    fail "rank 0 has served small files, or fetched: $(stats 0)"
 [ "$(stats 2)" = "53 52 0" ] || fail "rank 2: $(stats 2)"
 
 # Off: as before.
