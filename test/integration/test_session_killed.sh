@@ -83,12 +83,14 @@ for k in range(1, 10):
 with open(d + "/.t0", "w") as f: f.write("0" * 9000)
 os.unlink(d + "/.t0")
 '
+before_look=:
 writer() {
     local status=0
     CASE=$1
     begin
     of_session n0 "$1" python3 -c "$WRITER" || status=$?
     [ $status -eq 137 ] || fail "$CASE: it was not killed: status $status: $(tail -n 50 "$WORK/err")"
+    "$before_look"
     look
     "${@:2}"
     say "$CASE: $(tr '\n' ' ' <"$WORK/read.n1")"
@@ -107,15 +109,21 @@ writer withdraw-published:2 is x0 2
 writer rename-moved:2 is x0 2
 writer unlink-done nowhere .t0
 
-# It is removed before anybody has looked, by a program that says nothing.
+# It is removed before anybody has looked, by a program that says nothing; or a moment after the death was seen: then who
+# asks first finds that out.
+removed() {
+    until_true 10 "$CASE: it is removed" [ -e "$WORK/flag.removed" ]
+    of_session n1 none bash -c "$RANK$READS" - .t0 >"$WORK/read.first" || :
+}
 REMOVER='import os, subprocess
 env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
 subprocess.Popen(["sh", "-c", "while kill -0 %d 2>/dev/null; do sleep 0.01; done; rm $SSD/.t0; : >$W/flag.removed" % os.getpid()], env=env)
 '
 SAVED=$WRITER
 WRITER=$REMOVER$WRITER
+before_look=removed
 writer produce-published:3 nowhere .t0
-[ -e "$WORK/flag.removed" ] || fail "$CASE: it was not removed"
+before_look=:
 WRITER=$SAVED
 
 # Not so of what was being written, over what was published: nobody sees it any more but its own node, where it waits.
