@@ -10,7 +10,7 @@ import threading
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
 from . import _helpers
-from ._errors import NOT_INIT, error_of
+from ._errors import NOT_INIT, NoSessionError, error_of
 from ._library import Params, RawMetadata, lib
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -139,13 +139,14 @@ def session(
 def _call(path: Path, function: Callable[..., int], *more: Any) -> None:
     """A function of a path. Who has not joined does so first, with what the environment says."""
     name = _encoded(path)
-    ctypes.set_errno(0)
-    code = function(name, *more)
-    if code == NOT_INIT:
-        join()
+    try:
         _checked(name, function, name, *more)
-    elif code != 0:
-        raise error_of(code, lib.dyad_strerror(code).decode(), ctypes.get_errno(), name)
+        return
+    except NoSessionError as error:
+        if error.code != NOT_INIT:
+            raise
+    join()
+    _checked(name, function, name, *more)
 
 
 # --- verbs ---

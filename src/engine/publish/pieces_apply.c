@@ -34,8 +34,8 @@
 #include "util/log.h"
 
 #define BUFFER     (64u << 10)
-#define LOOK_PAUSE 100000 /* ns */
-#define LOOKS      1000   /* after so many pauses what stands there counts */
+#define LOOK_PAUSE 100000                     /* ns */
+#define LOOK_TIME  (100 * UTIL_NSEC_PER_MSEC) /* what stands there after that counts */
 
 /* The pieces: bytes in memory, and which of the file. */
 struct pieces {
@@ -336,19 +336,21 @@ static int look_again(struct pieces_apply *apply, const struct ours *ours,
                       const struct store_extent_list *list)
 {
     const struct timespec pause = {.tv_nsec = LOOK_PAUSE};
+    const uint64_t until = util_clock_now() + LOOK_TIME;
     struct ours now;
+    bool last, met;
 
-    for (unsigned i = 0; i <= LOOKS; i++) {
-        bool met;
-        if (i)
-            nanosleep(&pause, NULL);
+    do {
+        last = util_clock_now() >= until;
         if (ours_read(apply, &now) < 0)
             return -1;
         met = has_met(apply, ours, &now, list);
         ours_free(&now);
-        if (!met)
-            return 0;
-    }
+        if (met && !last)
+            nanosleep(&pause, NULL);
+    } while (met && !last);
+    if (!met)
+        return 0;
     errno = ENOTUNIQ;
     return -1;
 }
